@@ -1,0 +1,2 @@
+//! The `sandtide` binary.
+fn main() {}

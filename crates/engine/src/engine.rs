@@ -1,0 +1,186 @@
+//! The three traits, and what passes between their calls.
+
+use std::{io::Read, sync::Arc, task::Context, time::Instant};
+
+use crate::{Console, Exchange, Fault, Limits, ProgramId, ProgramSource, Slice, Usage};
+
+/// A way of running programs.
+pub trait Engine: Send + Sync {
+    /// The name in the configuration and in messages: `riscv`, `kvm`, `python`.
+    fn name(&self) -> &'static str;
+
+    /// Whether this engine runs programs that look like `image`, from its first bytes.
+    fn recognises(&self, image: &[u8]) -> bool;
+
+    /// Loads, verifies and boots a program, up to the point where it waits for its first request,
+    /// and takes its snapshot there. Blocks for as long as that takes: call it off the reactors.
+    fn load(
+        &self,
+        source: &ProgramSource,
+        limits: &Limits,
+        console: Arc<dyn Console>,
+    ) -> Result<Arc<dyn Program>, LoadError>;
+
+    /// Runs a program to its end in a sandbox, without requests, as `sandtide run` does. `Ok` has
+    /// its exit code, or the fault that ended it.
+    fn execute(
+        &self,
+        source: &ProgramSource,
+        limits: &Limits,
+        stdin: Box<dyn Read + Send>,
+        console: Arc<dyn Console>,
+    ) -> Result<Result<u8, Fault>, LoadError>;
+}
+
+/// The code of a tenant: loaded, verified, initialised; immutable and shared.
+pub trait Program: Send + Sync {
+    /// The hash of everything the program was made from.
+    fn id(&self) -> ProgramId;
+
+    /// Makes a sandbox from the snapshot. The slow path: for pools, not for requests.
+    fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError>;
+}
+
+/// One isolated execution of a program.
+///
+/// Life: `spawn`, then any number of (`run` until [`Progress::Ended`], `reset`). A sandbox may be
+/// reset at any point of an exchange, which abandons it.
+pub trait Sandbox: Send {
+    /// Runs the guest for at most one slice. Never blocks the thread.
+    fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress;
+
+    /// Puts the sandbox back to its snapshot. On `Err` it must be dropped, never run again.
+    fn reset(&mut self) -> Result<(), ResetError>;
+
+    /// Makes the state that the exchange left the state that the next exchange starts from,
+    /// instead of a reset: for tenants that keep state between requests.
+    ///
+    /// Only after [`Outcome::Done`]; the guest goes on behind its answer until it waits for the
+    /// next request.
+    fn keep(&mut self) -> Result<(), ResetError>;
+
+    /// What the exchange has used so far; of the last exchange, after it ended, until `reset`.
+    fn usage(&self) -> Usage;
+
+    /// Bytes of host memory that only this sandbox holds.
+    fn resident_bytes(&self) -> u64;
+}
+
+/// What a sandbox is given for one slice.
+pub struct Turn<'a, 'cx> {
+    /// Wakes the exchange when a body frame arrives.
+    pub cx: &'a mut Context<'cx>,
+    /// The request and the response so far.
+    pub exchange: &'a mut Exchange,
+    /// How long the guest may run before it lets others run.
+    pub slice: Slice,
+    /// When the exchange must have ended. Past it, `run` ends with [`Fault::Deadline`].
+    pub deadline: Instant,
+}
+
+/// Why [`Sandbox::run`] came back.
+#[derive(Debug)]
+pub enum Progress {
+    /// The exchange is over.
+    Ended(Outcome),
+    /// The slice is used up. Run again when it is this exchange's turn.
+    Sliced,
+    /// The guest waits: for the waker of the turn's context, for the host to take the response
+    /// bytes that are there, or for the time given here, whichever is first.
+    Waiting {
+        /// When to run again at the latest.
+        until: Option<Instant>,
+    },
+}
+
+/// How an exchange ended, and whose doing it was.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The guest answered in full.
+    Done,
+    /// The guest ended badly.
+    Fault(Fault),
+    /// The client went away, or broke its request body off.
+    ClientGone,
+    /// We failed.
+    Engine(EngineError),
+}
+
+/// A failure of an engine while it served.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The operating system refused something.
+    #[error("{what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The engine panicked; the text is the panic's.
+    #[error("the engine panicked: {0}")]
+    Panic(String),
+    /// The engine found its own state wrong.
+    #[error("broken invariant: {0}")]
+    Invariant(&'static str),
+}
+
+/// Why a program could not be loaded. The texts are for the tenant's owner.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is not a program that this engine runs.
+    #[error("{what}")]
+    NotAProgram {
+        /// What is wrong with it.
+        what: String,
+        /// What to do about it.
+        hint: Option<&'static str>,
+    },
+    /// It needs more than a limit allows.
+    #[error("the program needs {needed} of {resource}, the limit is {limit}")]
+    OverLimit {
+        /// Which limit, in the configuration's word.
+        resource: &'static str,
+        /// How much it needs, with its unit.
+        needed: String,
+        /// The limit, with its unit.
+        limit: String,
+    },
+    /// It ended badly before it waited for its first request.
+    #[error("the program failed before it asked for its first request: {0}")]
+    Boot(Fault),
+    /// Something that it was granted cannot be had.
+    #[error("cannot open {path}")]
+    Grant {
+        /// The host path.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// We failed.
+    #[error("the engine failed while loading")]
+    Engine(#[from] EngineError),
+}
+
+impl LoadError {
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::NotAProgram { hint, .. } => *hint,
+            Self::OverLimit { .. } => Some("raise the limit in the tenant's `limits`, or ask less"),
+            Self::Boot(fault) => fault.hint(),
+            Self::Grant { .. } => Some("check the tenant's `files`"),
+            Self::Engine(_) => None,
+        }
+    }
+}
+
+/// A sandbox could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a sandbox")]
+pub struct SpawnError(#[from] pub EngineError);
+
+/// A sandbox could not be put back to its snapshot.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reset the sandbox")]
+pub struct ResetError(#[from] pub EngineError);

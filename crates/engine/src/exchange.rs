@@ -1,0 +1,55 @@
+//! One request being answered.
+
+use std::fmt;
+
+use http::request::Parts;
+
+use crate::{RequestBody, Response};
+
+/// The correlation id of an exchange: in the client's error page, in the log, and in the guest's
+/// request block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExchangeId(pub u64);
+
+impl fmt::Display for ExchangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A request and the response that grows for it.
+///
+/// It lives on one thread. The host makes it, the sandbox reads `request` and `body` and writes
+/// `response`, and the host takes the response out as it comes.
+pub struct Exchange {
+    /// The correlation id.
+    pub id: ExchangeId,
+    /// Method, target, version and headers.
+    pub request: Parts,
+    /// The request's body and trailers.
+    pub body: RequestBody,
+    /// The response so far.
+    pub response: Response,
+}
+
+impl Exchange {
+    /// A request with nothing answered yet. The response holds at most `response_limit` bytes of
+    /// body in total.
+    pub fn new(id: ExchangeId, request: Parts, body: RequestBody, response_limit: u64) -> Self {
+        Self { id, request, body, response: Response::new(response_limit) }
+    }
+
+    /// Whom the request is addressed to: the target's authority, or else the `Host` header.
+    /// Empty if there is neither.
+    pub fn authority(&self) -> &str {
+        match self.request.uri.authority() {
+            Some(authority) => authority.as_str(),
+            None => self
+                .request
+                .headers
+                .get(http::header::HOST)
+                .and_then(|host| host.to_str().ok())
+                .unwrap_or(""),
+        }
+    }
+}

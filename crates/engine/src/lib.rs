@@ -1,0 +1,36 @@
+//! The seam between what serves requests (hosts, the runtime) and what runs programs (engines).
+//!
+//! ```text
+//!   Engine ──load──▶ Program ──spawn──▶ Sandbox ──run(Turn)──▶ Progress
+//!                    (immutable,        (one isolated           │
+//!                     shared)            execution)             ├─ Ended(Outcome)
+//!                                            ▲                  ├─ Sliced
+//!                                            └────── reset ◀────┴─ Waiting
+//! ```
+//!
+//! An [`Exchange`] is one request being answered. The host makes it and takes the response out of
+//! it; the sandbox reads the request and writes the response. A guest that ends badly is a
+//! [`Fault`], a value; an `Err` is always a failure of our own.
+//!
+//! This crate does no I/O and knows no engine, no host and no operating system.
+
+mod body;
+mod console;
+mod engine;
+mod exchange;
+mod fault;
+mod limits;
+mod response;
+mod source;
+
+pub use body::{BodyError, BodySource, Frame, RequestBody};
+pub use console::{Console, Stream};
+pub use engine::{
+    Engine, EngineError, LoadError, Outcome, Program, Progress, ResetError, Sandbox, SpawnError,
+    Turn,
+};
+pub use exchange::{Exchange, ExchangeId};
+pub use fault::{Fault, Location, Trap, TrapCause};
+pub use limits::{Limits, Slice, Usage};
+pub use response::{Response, ResponseError, ResponseHead};
+pub use source::{FileGrant, ProgramId, ProgramSource};

@@ -1,0 +1,60 @@
+//! What a guest may use, and what it used.
+
+use std::time::Duration;
+
+/// How long a sandbox may run before it lets others on the same thread run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice(pub Duration);
+
+/// The limits of one tenant. Each is enforced; what exceeds it becomes a [`crate::Fault`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Guest instructions for one exchange (riscv counts them exactly).
+    pub instructions: u64,
+    /// From the start of an exchange to its end.
+    pub wall_time: Duration,
+    /// From the start of the program to its first wait for a request.
+    pub boot_time: Duration,
+    /// Guest instructions until its first wait for a request.
+    pub boot_instructions: u64,
+    /// Guest memory that the program has written or mapped in its image, in bytes.
+    pub memory: u64,
+    /// Body bytes of one response.
+    pub response_body: u64,
+    /// Body bytes of one request.
+    pub request_body: u64,
+    /// Open descriptors.
+    pub descriptors: u32,
+    /// Threads alive at a time.
+    pub threads: u32,
+    /// Bytes of files in the scratch area.
+    pub scratch: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            instructions: 2_000_000_000,
+            wall_time: Duration::from_secs(10),
+            boot_time: Duration::from_secs(10),
+            boot_instructions: 10_000_000_000,
+            memory: 64 << 20,
+            response_body: 16 << 20,
+            request_body: 16 << 20,
+            descriptors: 64,
+            threads: 16,
+            scratch: 8 << 20,
+        }
+    }
+}
+
+/// What one exchange used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Guest instructions.
+    pub instructions: u64,
+    /// Distinct pages of 4 KiB that were written.
+    pub pages_written: u64,
+    /// System calls and guest calls.
+    pub calls: u64,
+}

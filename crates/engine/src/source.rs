@@ -1,0 +1,45 @@
+//! What a program is made from.
+
+use std::{fmt, path::PathBuf};
+
+use bytes::Bytes;
+
+/// A read-only view of a host directory or file that a guest may have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FileGrant {
+    /// Where the guest sees it: an absolute path.
+    pub guest: String,
+    /// What it sees there. Symbolic links and `..` inside cannot lead out of it.
+    pub host: PathBuf,
+}
+
+/// Everything that a program is made from.
+#[derive(Debug, Clone)]
+pub struct ProgramSource {
+    /// For messages: usually the path of the file.
+    pub name: String,
+    /// The program's file.
+    pub image: Bytes,
+    /// Its arguments, `argv[0]` first.
+    pub args: Vec<String>,
+    /// Its environment, `NAME=value`. Nothing of the server's own environment.
+    pub env: Vec<String>,
+    /// The files that it may read.
+    pub files: Vec<FileGrant>,
+}
+
+/// The content hash that identifies a program (SHA-256).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProgramId(pub [u8; 32]);
+
+impl fmt::Display for ProgramId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ProgramId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProgramId({self})")
+    }
+}

@@ -1,0 +1,7 @@
+//! The Linux that guests see.
+
+mod cpu;
+mod memory;
+
+pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
+pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
