@@ -1,0 +1,119 @@
+//! A stretch of host address space that belongs to us.
+
+use std::{ffi::c_void, io, os::fd::BorrowedFd, ptr};
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// Inaccessible host memory on both sides of a reservation.
+const GUARD: usize = 64 << 10;
+
+/// Host address space with a guard on both sides; unmapped when dropped.
+///
+/// ```text
+///   outer          base                          base + length
+///   │ GUARD (none) │ private, zero, read-write … │ GUARD (none) │
+/// ```
+pub(crate) struct Reservation {
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
+unsafe impl Send for Reservation {}
+// SAFETY: a shared reference only hands out the address; access goes through callers' own checks.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `length` bytes (a multiple of the page size) of private zero memory. No memory is
+    /// used until a page is written.
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        let total = length + 2 * GUARD;
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        let outer = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                total,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        // SAFETY: `GUARD` is less than the length of the mapping.
+        let base = unsafe { outer.cast::<u8>().add(GUARD) };
+        let this = Self { base, length };
+        // SAFETY: the range is inside the mapping just made, which nobody else knows.
+        unsafe {
+            rustix::mm::mprotect(base.cast(), length, MprotectFlags::READ | MprotectFlags::WRITE)?;
+        }
+        // A huge page would make one written byte cost 2 MiB. Kernels without huge pages refuse,
+        // which is as good.
+        let _ = this.advise(0, length, Advice::LinuxNoHugepage);
+        Ok(this)
+    }
+
+    /// The host address of the first byte. Valid for `length` bytes while `self` lives.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Replaces a range by a private mapping of a file's content.
+    ///
+    /// # Panics
+    /// If the range is not inside the reservation.
+    pub(crate) fn map_file(
+        &self,
+        offset: usize,
+        length: usize,
+        file: BorrowedFd<'_>,
+        file_offset: u64,
+        writable: bool,
+    ) -> io::Result<()> {
+        self.check(offset, length);
+        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        // SAFETY: `check` keeps the range inside our own mapping. Views of it are derived from
+        // `&Space`/`&mut Space`, and the callers have the only reference while they build one.
+        unsafe {
+            rustix::mm::mmap(
+                self.base.add(offset).cast::<c_void>(),
+                length,
+                ProtFlags::READ | write,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+                file,
+                file_offset,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Drops our private copies of the pages of a range: they are again what the mapping
+    /// underneath has, zero or the file's content.
+    pub(crate) fn discard(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.advise(offset, length, Advice::LinuxDontNeed)
+    }
+
+    fn advise(&self, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
+        self.check(offset, length);
+        // SAFETY: `check` keeps the range inside our own mapping, and it stays mapped.
+        unsafe {
+            rustix::mm::madvise(self.base.add(offset).cast::<c_void>(), length, advice)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, offset: usize, length: usize) {
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= self.length),
+            "range outside the reservation"
+        );
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping, guards included, was made by `new` and is ours alone; no
+        // view outlives the `Space` or `Snapshot` that owns `self`.
+        let result = unsafe {
+            rustix::mm::munmap(self.base.sub(GUARD).cast::<c_void>(), self.length + 2 * GUARD)
+        };
+        debug_assert!(result.is_ok(), "munmap of a reservation: {result:?}");
+    }
+}

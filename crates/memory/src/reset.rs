@@ -1,0 +1,100 @@
+//! Putting a space back to its snapshot.
+
+use std::io;
+
+use crate::{
+    PAGE, Space,
+    table::{ACCESS, IMAGE, PRIVATE, PageNumber, RECENT, WRITTEN},
+};
+
+/// After how many resets host memory that was not written in the meantime is given back.
+pub const SHRINK_PERIOD: u32 = 64;
+
+impl Space {
+    /// Puts bytes and access of every page back to the snapshot. Costs a copy for each page
+    /// written since the last reset, and nothing for the others.
+    ///
+    /// # Errors
+    /// If the kernel refuses to take memory back; the space must not be used again.
+    ///
+    /// # Panics
+    /// If the space was not made from a snapshot.
+    pub fn reset(&mut self) -> io::Result<()> {
+        let Some(snapshot) = self.snapshot.take() else { panic!("reset without a snapshot") };
+        for &page in &self.written {
+            let entry = self.table.get(page);
+            if entry & WRITTEN == 0 {
+                continue;
+            }
+            // SAFETY: a whole page inside the reservation, which is mapped writable; `&mut self`
+            // makes the access exclusive; the source is another mapping.
+            unsafe {
+                self.memory
+                    .base()
+                    .add(page.offset())
+                    .cast::<[u8; PAGE]>()
+                    .copy_from_nonoverlapping(snapshot.page_bytes(page), 1);
+            }
+            self.table.set(page, entry & !WRITTEN);
+        }
+        self.forget_written();
+        for range in std::mem::take(&mut self.changed) {
+            for index in range {
+                let page = PageNumber::new(index);
+                let kept = self.table.get(page) & !(ACCESS | IMAGE);
+                self.table.set(page, kept | snapshot.entry(page));
+            }
+        }
+        self.pristine = snapshot.is_pristine();
+        self.snapshot = Some(snapshot);
+        self.resets = self.resets.wrapping_add(1);
+        if self.resets.is_multiple_of(SHRINK_PERIOD) { self.shrink() } else { Ok(()) }
+    }
+
+    /// Gives back the host memory of pages that were not written since the last time.
+    fn shrink(&mut self) -> io::Result<()> {
+        let Self { private, table, memory, .. } = self;
+        private.sort_unstable();
+        private.dedup();
+        let mut idle: Option<std::ops::Range<usize>> = None;
+        let discard = |run: Option<std::ops::Range<usize>>| match run {
+            Some(run) => memory.discard(run.start * PAGE, run.len() * PAGE),
+            None => Ok(()),
+        };
+        let mut result = Ok(());
+        private.retain(|&page| {
+            let entry = table.get(page);
+            if entry & (PRIVATE | RECENT) != PRIVATE {
+                table.set(page, entry & !RECENT);
+                return entry & PRIVATE != 0;
+            }
+            table.set(page, entry & !PRIVATE);
+            match &mut idle {
+                Some(run) if run.end == page.index() => run.end += 1,
+                _ => {
+                    let done = discard(idle.replace(page.index()..page.index() + 1));
+                    result = std::mem::replace(&mut result, Ok(())).and(done);
+                }
+            }
+            false
+        });
+        result.and(discard(idle))
+    }
+
+    /// The guest address of a page that is not as the snapshot has it, if there is one: the check
+    /// behind "a reset restores everything". Looks at every page this space holds memory for.
+    pub fn differs_from_snapshot(&self) -> Option<u32> {
+        let snapshot = self.snapshot.as_ref()?;
+        let bytes_differ = self
+            .private
+            .iter()
+            .find(|page| self.page_bytes(**page) != snapshot.page_bytes(**page))
+            .copied();
+        let access_differs = || {
+            (0..crate::PAGES).map(PageNumber::new).find(|page| {
+                (self.table.get(*page) ^ snapshot.entry(*page)) & (ACCESS | IMAGE) != 0
+            })
+        };
+        bytes_differ.or_else(access_differs).map(|page| page.offset() as u32)
+    }
+}

@@ -1,0 +1,113 @@
+//! The page table: one byte for each page of the address space.
+
+use std::io;
+
+use crate::{PAGES, reservation::Reservation};
+
+/// What a guest may do with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Access(u8);
+
+impl Access {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Loads.
+    pub const READ: Self = Self(READ);
+    /// Stores.
+    pub const WRITE: Self = Self(WRITE);
+    /// Instruction fetch.
+    pub const EXECUTE: Self = Self(EXECUTE);
+
+    /// Both of two accesses.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+/// The guest may load from the page.
+pub(crate) const READ: u8 = 1;
+/// The guest may store to the page.
+pub(crate) const WRITE: u8 = 2;
+/// The guest may execute the page.
+pub(crate) const EXECUTE: u8 = 4;
+/// The page was written since the last reset: it is in the list of written pages.
+pub(crate) const WRITTEN: u8 = 8;
+/// The snapshot has bytes for the page; without it, the page is zero in the snapshot.
+pub(crate) const IMAGE: u8 = 16;
+/// This space holds host memory of its own for the page: it is in the list of private pages.
+pub(crate) const PRIVATE: u8 = 32;
+/// The page was written since the last shrink.
+pub(crate) const RECENT: u8 = 64;
+
+/// What the guest may do.
+pub(crate) const ACCESS: u8 = READ | WRITE | EXECUTE;
+
+/// The table of one address space. Zero (no access) where nothing was set.
+pub(crate) struct PageTable {
+    memory: Reservation,
+}
+
+impl PageTable {
+    /// The size of a table, in bytes.
+    pub(crate) const SIZE: usize = PAGES;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { memory: Reservation::new(Self::SIZE)? })
+    }
+
+    pub(crate) fn memory(&self) -> &Reservation {
+        &self.memory
+    }
+
+    /// The entry of a page.
+    #[inline(always)]
+    pub(crate) fn get(&self, page: PageNumber) -> u8 {
+        // SAFETY: a `PageNumber` is below `PAGES`, the size of the mapping.
+        unsafe { *self.memory.base().add(page.index()) }
+    }
+
+    /// Sets the entry of a page.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, page: PageNumber, entry: u8) {
+        // SAFETY: as in `get`; `&mut self` makes the access exclusive.
+        unsafe { *self.memory.base().add(page.index()) = entry }
+    }
+}
+
+/// The number of a page: a guest address without its last 12 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PageNumber(u32);
+
+impl PageNumber {
+    /// The page that an address lies in.
+    #[inline(always)]
+    pub(crate) fn of(address: u32) -> Self {
+        Self(address >> 12)
+    }
+
+    /// A page by number.
+    ///
+    /// # Panics
+    /// If the address space has no such page.
+    pub(crate) fn new(index: usize) -> Self {
+        assert!(index < PAGES, "no page {index}");
+        Self(index as u32)
+    }
+
+    /// The number, below [`PAGES`].
+    #[inline(always)]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The offset of its first byte in the address space.
+    #[inline(always)]
+    pub(crate) fn offset(self) -> usize {
+        self.index() * crate::PAGE
+    }
+}

@@ -1,0 +1,242 @@
+//! What a space promises, and a random walk against a model that copies everything.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::prelude::*;
+
+use crate::{Access, Denied, PAGE, SHRINK_PERIOD, Space};
+
+const RW: Access = Access::READ.and(Access::WRITE);
+const LIMIT: u64 = 1 << 20;
+
+/// A snapshot of: code at page 1, "abc" at page 2, a zero page at 3.
+fn booted() -> Space {
+    let mut space = Space::new(LIMIT).unwrap();
+    space.map(0x1000, 0x1000, Access::READ.and(Access::EXECUTE));
+    space.initialise(0x1000, &[0x13, 0, 0, 0]).unwrap();
+    space.map(0x2000, 0x2000, RW);
+    space.store(0x2000, *b"abc").unwrap();
+    Space::from_snapshot(Arc::new(space.freeze().unwrap()), LIMIT).unwrap()
+}
+
+#[test]
+fn untouched_memory_is_denied() {
+    let mut space = booted();
+    assert_eq!(space.load::<1>(0), Err(Denied::Protection));
+    assert_eq!(space.load::<8>(u32::MAX), Err(Denied::Protection));
+    assert_eq!(space.store(0x1000, [0]), Err(Denied::Protection));
+    assert_eq!(space.store(0x4000, [0]), Err(Denied::Protection));
+    assert_eq!(space.fetch(0x2000), Err(Denied::Protection));
+    assert_eq!(space.fetch(0x1001), Err(Denied::Protection));
+    assert_eq!(space.fetch(0x1000), Ok(0x13));
+}
+
+#[test]
+fn an_access_across_a_page_end_needs_both_pages() {
+    let mut space = booted();
+    assert_eq!(space.store(0x3ffe, [1, 2, 3, 4]), Err(Denied::Protection));
+    assert_eq!(space.load::<2>(0x3ffe), Ok([0, 0]));
+    space.store(0x2ffe, [1, 2, 3, 4]).unwrap();
+    assert_eq!(space.load::<4>(0x2ffe), Ok([1, 2, 3, 4]));
+    assert_eq!(space.written_pages(), 2);
+}
+
+#[test]
+fn the_end_of_the_address_space_does_not_wrap() {
+    let mut space = Space::new(LIMIT).unwrap();
+    space.map(0, 0x1000, RW);
+    space.map(0xffff_f000, 0x1000, RW);
+    assert_eq!(space.store(0xffff_fffe, [1; 4]), Err(Denied::Protection));
+    space.store(0xffff_fffc, [1; 4]).unwrap();
+    assert!(space.view(0xffff_ffff, 2).is_err());
+    assert!(space.view(1, usize::MAX).is_err());
+    assert_eq!(space.view(0xffff_ffff, 0).unwrap().len(), 0);
+}
+
+#[test]
+fn reset_brings_bytes_and_access_back() {
+    let mut space = booted();
+    space.store(0x2001, *b"X").unwrap();
+    space.store(0x3000, [7]).unwrap();
+    space.unmap(0x2000, 0x1000);
+    space.map(0x10_0000, 0x20_000, RW);
+    space.store(0x10_0000, [9]).unwrap();
+    space.protect(0x1000, 0x1000, RW);
+    assert!(!space.code_is_pristine());
+    space.store(0x1000, [1]).unwrap();
+    assert!(space.differs_from_snapshot().is_some());
+    space.reset().unwrap();
+    assert_eq!(space.differs_from_snapshot(), None);
+    assert!(space.code_is_pristine());
+    assert_eq!(space.load(0x2000), Ok(*b"abc"));
+    assert_eq!(space.load::<1>(0x10_0000), Err(Denied::Protection));
+    assert_eq!(space.fetch(0x1000), Ok(0x13));
+}
+
+#[test]
+fn mapped_memory_is_zero_even_where_something_was() {
+    let mut space = booted();
+    space.map(0x2000, 0x1000, RW);
+    assert_eq!(space.load::<3>(0x2000), Ok([0; 3]));
+    for (length, fill) in [(0x1000, 1), (0x20_000, 2)] {
+        space.map(0x10_0000, length, RW);
+        space.view_mut(0x10_0000, length as usize).unwrap().fill(fill);
+        space.unmap(0x10_0000, length);
+        space.map(0x10_0000, length, RW);
+        assert!(space.view(0x10_0000, length as usize).unwrap().iter().all(|byte| *byte == 0));
+    }
+    space.reset().unwrap();
+    assert_eq!(space.load(0x2000), Ok(*b"abc"));
+}
+
+#[test]
+fn fresh_pages_count_against_the_limit() {
+    let mut space = booted();
+    space.map(0x100_0000, 2 * LIMIT, RW);
+    let room = space.available();
+    assert_eq!(room, LIMIT - 2 * PAGE as u64, "the snapshot has two pages");
+    space.view_mut(0x100_0000, room as usize).unwrap();
+    assert_eq!(space.store(0x100_0000 + room as u32, [1]), Err(Denied::Limit));
+    space.store(0x2000, [1]).unwrap();
+    space.unmap(0x100_0000, 16 * PAGE as u64);
+    assert_eq!(space.available(), 16 * PAGE as u64);
+    space.reset().unwrap();
+    assert_eq!(space.available(), room);
+}
+
+#[test]
+fn memory_that_is_no_longer_written_is_given_back() {
+    let mut space = booted();
+    space.map(0x100_0000, 0x40_000, RW);
+    space.view_mut(0x100_0000, 0x40_000).unwrap().fill(1);
+    space.store(0x2000, [1]).unwrap();
+    space.reset().unwrap();
+    let large = space.private_bytes();
+    assert!(large >= 0x40_000);
+    for _ in 0..2 * SHRINK_PERIOD {
+        space.store(0x3000, [1]).unwrap();
+        space.reset().unwrap();
+    }
+    assert_eq!(space.private_bytes(), PAGE as u64, "only the page that is still written");
+    assert_eq!(space.load(0x2000), Ok(*b"abc"));
+    assert_eq!(space.differs_from_snapshot(), None);
+}
+
+#[test]
+fn the_lists_stay_bounded_when_a_guest_maps_and_unmaps() {
+    let mut space = booted();
+    for _ in 0..5_000 {
+        space.map(0x100_0000, 0x10_000, RW);
+        space.view_mut(0x100_0000, 0x10_000).unwrap();
+        space.unmap(0x100_0000, 0x10_000);
+    }
+    assert!(space.written_pages() < 10_000, "{}", space.written_pages());
+}
+
+#[test]
+fn sandboxes_of_one_snapshot_do_not_see_each_other() {
+    let space = booted();
+    let snapshot = space.snapshot.clone().unwrap();
+    let mut other = Space::from_snapshot(snapshot, LIMIT).unwrap();
+    other.store(0x2000, *b"xyz").unwrap();
+    assert_eq!(space.load(0x2000), Ok(*b"abc"));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Map(u64, u64),
+    Unmap(u64, u64),
+    Protect(u64, u64, bool),
+    Store(u32, u8),
+    Reset,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let range = (0u64..96, 1u64..40);
+    prop_oneof![
+        range.clone().prop_map(|(start, pages)| Step::Map(start, pages)),
+        range.clone().prop_map(|(start, pages)| Step::Unmap(start, pages)),
+        (range, any::<bool>()).prop_map(|((start, pages), w)| Step::Protect(start, pages, w)),
+        (0u32..136 * PAGE as u32, any::<u8>()).prop_map(|(at, byte)| Step::Store(at, byte)),
+        (0u32..136 * PAGE as u32, any::<u8>()).prop_map(|(at, byte)| Step::Store(at, byte)),
+        Just(Step::Reset),
+    ]
+}
+
+/// What a page is in the model: whether it may be written, and its bytes that are not zero.
+type Model = BTreeMap<u64, (bool, BTreeMap<usize, u8>)>;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_random_walk_agrees_with_a_model(
+        before in prop::collection::vec(step(), 0..30),
+        after in prop::collection::vec(step(), 0..80),
+    ) {
+        let mut space = Space::new(LIMIT).unwrap();
+        let mut model = Model::new();
+        for step in before {
+            if !matches!(step, Step::Reset) {
+                take(&mut space, &mut model, &Model::new(), &step);
+            }
+        }
+        let snapshot = model.clone();
+        let mut space = Space::from_snapshot(Arc::new(space.freeze().unwrap()), LIMIT).unwrap();
+        for step in after {
+            take(&mut space, &mut model, &snapshot, &step);
+            check(&space, &model);
+        }
+        space.reset().unwrap();
+        check(&space, &snapshot);
+        prop_assert_eq!(space.differs_from_snapshot(), None);
+    }
+}
+
+fn take(space: &mut Space, model: &mut Model, snapshot: &Model, step: &Step) {
+    let page = PAGE as u64;
+    match *step {
+        Step::Map(start, pages) => {
+            space.map(start * page, pages * page, RW);
+            model.extend((start..start + pages).map(|page| (page, (true, BTreeMap::new()))));
+        }
+        Step::Unmap(start, pages) => {
+            space.unmap(start * page, pages * page);
+            model.retain(|page, _| !(start..start + pages).contains(page));
+        }
+        Step::Protect(start, pages, write) => {
+            // As a system call would: only pages that are mapped.
+            for index in (start..start + pages).filter(|index| model.contains_key(index)) {
+                space.protect(index * page, page, if write { RW } else { Access::READ });
+            }
+            model.range_mut(start..start + pages).for_each(|(_, entry)| entry.0 = write);
+        }
+        Step::Store(at, byte) => {
+            let stored = space.store(at, [byte]);
+            match model.get_mut(&(u64::from(at) / page)) {
+                Some((true, bytes)) => {
+                    assert_eq!(stored, Ok(()));
+                    bytes.insert(at as usize % PAGE, byte);
+                }
+                _ => assert_eq!(stored, Err(Denied::Protection)),
+            }
+        }
+        Step::Reset => {
+            space.reset().unwrap();
+            model.clone_from(snapshot);
+        }
+    }
+}
+
+fn check(space: &Space, model: &Model) {
+    for index in 0..140u64 {
+        let seen = space.view((index * PAGE as u64) as u32, PAGE);
+        match model.get(&index) {
+            None => assert!(seen.is_err()),
+            Some((_, bytes)) => {
+                let mut expected = [0; PAGE];
+                bytes.iter().for_each(|(offset, byte)| expected[*offset] = *byte);
+                assert!(seen.unwrap() == expected, "page {index}");
+            }
+        }
+    }
+}
