@@ -2,6 +2,7 @@
 
 mod cpu;
 mod memory;
+pub mod protocol;
 
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};

@@ -1,0 +1,147 @@
+//! The direct protocol: guest calls, as `sandtide_abi` lays them down, for every engine.
+
+mod fields;
+mod request;
+mod response;
+
+#[cfg(test)]
+mod tests;
+
+use std::task::{Context, Poll};
+
+use rand::RngCore;
+use sandtide_abi::call;
+use sandtide_engine::{BodyError, Exchange, Fault, Outcome};
+
+use crate::memory::{GuestMemory, MemoryError};
+
+/// How a guest call went.
+#[derive(Debug)]
+pub enum GuestCall {
+    /// The guest goes on with this result.
+    Return(u64),
+    /// The call must be made again when the host has something new.
+    Wait,
+    /// The exchange is over.
+    Ended(Outcome),
+    /// Writing the result would take the guest over its memory limit.
+    MemoryLimit,
+}
+
+/// Where the direct protocol stands in one exchange.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delivery {
+    delivered: bool,
+}
+
+/// What a guest call works on.
+pub struct GuestCallContext<'a, 'cx, M: ?Sized> {
+    /// The guest's memory.
+    pub memory: &'a mut M,
+    /// The exchange that the sandbox serves.
+    pub exchange: &'a mut Exchange,
+    /// Wakes the exchange when a body frame arrives.
+    pub cx: &'a mut Context<'cx>,
+    /// Fills the request's random bytes.
+    pub random: &'a mut dyn RngCore,
+}
+
+const ENOSYS: u64 = 38;
+const EFAULT: u64 = 14;
+
+/// A result that says what went wrong, as Linux does.
+fn errno(number: u64) -> GuestCall {
+    GuestCall::Return(number.wrapping_neg())
+}
+
+impl From<MemoryError> for GuestCall {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Denied => errno(EFAULT),
+            MemoryError::Limit => Self::MemoryLimit,
+        }
+    }
+}
+
+impl From<Fault> for GuestCall {
+    fn from(fault: Fault) -> Self {
+        Self::Ended(Outcome::Fault(fault))
+    }
+}
+
+impl Delivery {
+    /// Carries out a guest call.
+    ///
+    /// A pointer to memory that is not the guest's yields `-EFAULT`; an unknown number `-ENOSYS`.
+    /// What breaks the order of calls, HTTP or a limit ends the exchange with a fault that says
+    /// what was wrong.
+    pub fn call<M: GuestMemory + ?Sized>(
+        &mut self,
+        number: u64,
+        arguments: [u64; 6],
+        context: &mut GuestCallContext<'_, '_, M>,
+    ) -> GuestCall {
+        let [first, second, ..] = arguments;
+        let result = match number {
+            call::VERSION => return GuestCall::Return(sandtide_abi::VERSION),
+            call::NEXT_REQUEST => self.next_request(first, second, context),
+            _ if !self.delivered && call::name(number).is_some() => {
+                Err(misuse(number, "there is no request yet"))
+            }
+            call::RESPOND => response::respond(first, context),
+            call::BEGIN => response::begin(first, context),
+            call::WRITE => response::write(first, second, context),
+            call::FINISH => response::finish(first, second, context),
+            call::READ => read(first, second, context),
+            call::TRAILERS => request::write_trailers(first, second, context),
+            _ => return errno(ENOSYS),
+        };
+        result.unwrap_or_else(|end| end)
+    }
+
+    fn next_request<M: GuestMemory + ?Sized>(
+        &mut self,
+        block: u64,
+        capacity: u64,
+        context: &mut GuestCallContext<'_, '_, M>,
+    ) -> Result<GuestCall, GuestCall> {
+        if self.delivered {
+            if context.exchange.response.is_finished() {
+                return Ok(GuestCall::Wait);
+            }
+            return Err(misuse(call::NEXT_REQUEST, "the request before it has no answer yet"));
+        }
+        let length = request::write(block, capacity, context)?;
+        self.delivered = length <= capacity;
+        Ok(GuestCall::Return(length))
+    }
+}
+
+/// A guest call that came at the wrong time.
+fn misuse(number: u64, why: &str) -> GuestCall {
+    let name = call::name(number).unwrap_or("?");
+    Fault::Protocol(format!("guest call `{name}`: {why}")).into()
+}
+
+/// `READ`: the next piece of the request body.
+fn read<M: GuestMemory + ?Sized>(
+    buffer: u64,
+    capacity: u64,
+    context: &mut GuestCallContext<'_, '_, M>,
+) -> Result<GuestCall, GuestCall> {
+    let data = match context.exchange.body.poll_data(context.cx) {
+        Poll::Pending => return Ok(GuestCall::Wait),
+        Poll::Ready(data) => data.map_err(body_ended)?,
+    };
+    let length = data.len().min(usize::try_from(capacity).unwrap_or(usize::MAX));
+    context.memory.view_mut(buffer, length as u64)?.copy_from_slice(&data[..length]);
+    context.exchange.body.consume(length);
+    Ok(GuestCall::Return(length as u64))
+}
+
+fn body_ended(error: BodyError) -> GuestCall {
+    match error {
+        BodyError::Aborted => GuestCall::Ended(Outcome::ClientGone),
+        error => Fault::RequestBody(error).into(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The request block and the block of request trailers.
+
+use std::{
+    task::Poll,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use http::HeaderMap;
+use rand::RngCore;
+use sandtide_abi::{call, request, trailers};
+use sandtide_engine::Exchange;
+
+use super::{GuestCall, GuestCallContext, body_ended, fields, misuse};
+use crate::memory::GuestMemory;
+
+/// Writes the request block if it fits, and returns its length.
+///
+/// A body that is here in full goes inline if there is room for it. It is not consumed: a guest
+/// that reads it piece by piece sees the same bytes.
+pub(super) fn write<M: GuestMemory + ?Sized>(
+    block: u64,
+    capacity: u64,
+    context: &mut GuestCallContext<'_, '_, M>,
+) -> Result<u64, GuestCall> {
+    let (parts, authority) = (&context.exchange.request, context.exchange.authority());
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let strings = [parts.method.as_str(), target, authority];
+    let head = request::SIZE
+        + fields::table_length(&parts.headers)
+        + strings.iter().map(|text| text.len() + 1).sum::<usize>();
+    if head as u64 > capacity {
+        return Ok(head as u64);
+    }
+    let known_length = context.exchange.body.known_length();
+    let mut inline: &[u8] = &[];
+    if known_length != Some(0)
+        && let Poll::Ready(data) = context.exchange.body.poll_data(context.cx)
+    {
+        let data = data.map_err(body_ended)?;
+        if known_length == Some(data.len() as u64) && (data.len() + head) as u64 <= capacity {
+            inline = data;
+        }
+    }
+    let length = head + inline.len();
+    let bytes = context.memory.view_mut(block, length as u64)?;
+    bytes[head..].copy_from_slice(inline);
+    let complete = known_length == Some(inline.len() as u64);
+    let inline = inline.len();
+    fill(bytes, head, inline, context.exchange, context.random);
+    let flags = if complete { request::FLAG_BODY_COMPLETE } else { 0 };
+    bytes[request::FLAGS..request::FLAGS + 2].copy_from_slice(&flags.to_le_bytes());
+    Ok(length as u64)
+}
+
+fn fill(
+    block: &mut [u8],
+    head: usize,
+    inline: usize,
+    exchange: &Exchange,
+    random: &mut dyn RngCore,
+) {
+    let parts = &exchange.request;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let put_u64 = |block: &mut [u8], at: usize, value: u64| {
+        block[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    };
+    fields::put_u32(block, request::LENGTH, head + inline);
+    let version = sandtide_abi::VERSION as u16;
+    block[request::VERSION..request::VERSION + 2].copy_from_slice(&version.to_le_bytes());
+    put_u64(block, request::ID, exchange.id.0);
+    put_u64(block, request::TIME_NS, now.as_nanos() as u64);
+    random.fill_bytes(&mut block[request::RANDOM..request::RANDOM + request::RANDOM_LENGTH]);
+    put_u64(
+        block,
+        request::BODY_LENGTH,
+        exchange.body.known_length().unwrap_or(request::BODY_LENGTH_UNKNOWN),
+    );
+    fields::put_u32(block, request::HEADERS, request::SIZE);
+    fields::put_u32(block, request::HEADERS + 4, parts.headers.len());
+    fields::put_u32(block, request::BODY, head);
+    fields::put_u32(block, request::BODY + 4, inline);
+    let strings = request::SIZE + parts.headers.len() * request::FIELD_SIZE;
+    let mut at = fields::write_table(block, &parts.headers, request::SIZE, strings);
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    for (entry, text) in [
+        (request::METHOD, parts.method.as_str()),
+        (request::TARGET, target),
+        (request::AUTHORITY, exchange.authority()),
+    ] {
+        fields::put_u32(block, entry, at);
+        fields::put_u32(block, entry + 4, text.len());
+        at = fields::put_string(block, at, text.as_bytes());
+    }
+    debug_assert_eq!(at, head);
+}
+
+/// `TRAILERS`: writes the request's trailers if they fit, and returns the block's length.
+pub(super) fn write_trailers<M: GuestMemory + ?Sized>(
+    block: u64,
+    capacity: u64,
+    context: &mut GuestCallContext<'_, '_, M>,
+) -> Result<GuestCall, GuestCall> {
+    match context.exchange.body.poll_data(context.cx) {
+        Poll::Pending => return Ok(GuestCall::Wait),
+        Poll::Ready(data) => {
+            if !data.map_err(body_ended)?.is_empty() {
+                return Err(misuse(call::TRAILERS, "the body has not been read to its end"));
+            }
+        }
+    }
+    let none = HeaderMap::new();
+    let map = context.exchange.body.trailers().unwrap_or(&none);
+    let length = trailers::SIZE + fields::table_length(map);
+    if length as u64 <= capacity {
+        let bytes = context.memory.view_mut(block, length as u64)?;
+        fields::put_u32(bytes, trailers::LENGTH, length);
+        fields::put_u32(bytes, trailers::COUNT, map.len());
+        let strings = trailers::SIZE + map.len() * request::FIELD_SIZE;
+        fields::write_table(bytes, map, trailers::SIZE, strings);
+    }
+    Ok(GuestCall::Return(length as u64))
+}
