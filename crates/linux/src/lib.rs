@@ -1,8 +1,35 @@
 //! The Linux that guests see.
+//!
+//! An engine owns guest memory and runs instructions; everything else that a program expects of
+//! Linux is here, over the traits [`GuestMemory`] and [`Cpu`]. A [`Process`] has the state, and is
+//! a plain value: a clone of it is a snapshot.
+//!
+//! ```text
+//! loop {
+//!     match process.schedule(now, memory) {
+//!         Run      => run instructions until a system call, a trap or the end of the quantum
+//!         Idle     => wait for the host or the timer
+//!         …        => the process is over
+//!     }
+//!     system call    => process.call(host)          → Action
+//!     trap           => process.deliver(signal)     → Delivered
+//!     end of quantum => process.preempt()
+//! }
+//! ```
+//!
+//! Nothing here blocks the host's thread: a call that has to wait parks its guest thread.
+#![forbid(unsafe_code)]
 
 mod cpu;
+mod host;
+mod image;
 mod memory;
+mod process;
 pub mod protocol;
+mod tracked;
 
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
+pub use host::{Action, Delivered, Host, Schedule};
+pub use image::{DEFAULT_STACK, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError};
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
+pub use process::Process;

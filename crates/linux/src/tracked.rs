@@ -1,0 +1,66 @@
+//! State that knows whether it was changed.
+
+use std::ops::Deref;
+
+/// A part of a process. A reset copies it back only if it was changed since.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked<T> {
+    value: T,
+    changed: bool,
+}
+
+impl<T: Clone> Tracked<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value, changed: false }
+    }
+
+    /// The value, to be changed.
+    pub(crate) fn change(&mut self) -> &mut T {
+        self.changed = true;
+        &mut self.value
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Makes this what `snapshot` is. True if that took a copy.
+    pub(crate) fn reset_from(&mut self, snapshot: &Self) -> bool {
+        let changed = self.changed;
+        if changed {
+            self.value.clone_from(&snapshot.value);
+            self.changed = false;
+        }
+        changed
+    }
+
+    /// Makes `snapshot` what this is. True if that took a copy.
+    pub(crate) fn keep_in(&mut self, snapshot: &mut Self) -> bool {
+        let changed = self.changed;
+        if changed {
+            snapshot.value.clone_from(&self.value);
+            self.changed = false;
+        }
+        changed
+    }
+}
+
+impl<T> Deref for Tracked<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// A clone is a snapshot: it starts unchanged.
+impl<T: Clone> Clone for Tracked<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.value.clone())
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.value.clone_from(&source.value);
+        self.changed = false;
+    }
+}
