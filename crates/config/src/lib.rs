@@ -1,1 +1,125 @@
-//! See ARCHITECTURE.md.
+//! `sandtide.toml` to validated types.
+//!
+//! ```text
+//!   text ─▶ toml ─▶ Reader ─▶ Server, Defaults, Tenant …  ─▶ routes are unique ─▶ Config
+//!                     └─ mistakes, with line and column ──────────────────────────▶ Problems
+//! ```
+//!
+//! A file is either right as a whole or refused with everything that is wrong in it: keys that
+//! mean nothing, values of the wrong type or outside their range, tenants that claim the same
+//! place. The types are grouped by who sets them: [`Server`] is the operator's, [`Tenant`] the
+//! owner's. Every key is described at its field, and in `docs/configuration.md`.
+#![forbid(unsafe_code)]
+
+mod authority;
+mod limits;
+mod problem;
+mod program;
+mod reader;
+mod respond;
+mod routes;
+mod server;
+mod tenant;
+pub mod units;
+
+use std::{io, path::Path, path::PathBuf};
+
+use toml::de::DeTable;
+
+pub use authority::{Authority, AuthorityError};
+pub use limits::LogLimits;
+pub use problem::{Problem, Problems};
+pub use program::{Program, is_env_name, is_guest_path};
+pub use respond::Respond;
+pub use server::{ListenError, Server, parse_listen};
+pub use tenant::{Serves, Tenant};
+
+use problem::{Findings, Mistake};
+use reader::Reader;
+
+/// A whole configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `[server]`: what the operator sets.
+    pub server: Server,
+    /// `[tenants.<name>]`, in the order of the file. At least one.
+    pub tenants: Vec<Tenant>,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file could not be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file was read, and is wrong.
+    #[error(transparent)]
+    Wrong(#[from] Problems),
+}
+
+/// Reads and checks a file. Relative paths in it are relative to its directory.
+///
+/// `engines` are the names that `engine` may have: this crate knows no engine.
+pub fn load(path: &Path, engines: &[&str]) -> Result<Config, LoadError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    Ok(parse(&path.display().to_string(), &text, path.parent().unwrap_or(Path::new("")), engines)?)
+}
+
+/// Checks the text of a file; does no I/O. `name` is for messages, `directory` is what relative
+/// paths start from.
+pub fn parse(
+    name: &str,
+    text: &str,
+    directory: &Path,
+    engines: &[&str],
+) -> Result<Config, Problems> {
+    let findings = Findings::default();
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let message = error.message().trim().replace('\n', ", ");
+        findings.add(Mistake::new(error.span().unwrap_or(0..0), message));
+    }
+    // What TOML itself could not read would only be found wrong a second time below.
+    if !findings.is_empty() {
+        return Err(findings.locate(name, text));
+    }
+    let mut root = Reader::new("", document.get_ref(), &findings);
+    let config = read(&mut root, directory, engines, &findings);
+    root.finish();
+    if findings.is_empty() { Ok(config) } else { Err(findings.locate(name, text)) }
+}
+
+fn read(root: &mut Reader<'_>, directory: &Path, engines: &[&str], findings: &Findings) -> Config {
+    let server = root.table("server").map(server::read).unwrap_or_default();
+    let mut defaults = limits::TenantLimits::default();
+    if let Some(mut table) = root.table("defaults") {
+        if let Some(limits) = table.table("limits") {
+            defaults = limits::read(limits, &defaults);
+        }
+        table.finish();
+    }
+    let surroundings = tenant::Surroundings { directory, engines, defaults: &defaults };
+    let claims: Vec<_> = root
+        .table("tenants")
+        .map(Reader::named_tables)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(name, table)| tenant::read(&name, table, &surroundings))
+        .collect();
+    if claims.is_empty() && findings.is_empty() {
+        findings.add(Mistake::new(0..0, "no tenant is configured").hint(
+            "add one: `[tenants.hello]` with `program = \"hello.elf\"` and `default = true`",
+        ));
+    }
+    routes::check(&claims, findings);
+    Config { server, tenants: claims.into_iter().map(|claim| claim.tenant).collect() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! `[tenants.<name>.limits]` and `[defaults.limits]`.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use sandtide_engine::Limits;
+
+use crate::reader::Reader;
+
+/// How much of a tenant's output reaches the log. What is over is counted and dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    /// `log_lines`: lines in a second, 1 to 1,000,000. Default 100.
+    pub lines: u64,
+    /// `log_bytes`: bytes in a second, 1 B to 1 GiB. Default `"64 KiB"`.
+    pub bytes: u64,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self { lines: 100, bytes: 64 << 10 }
+    }
+}
+
+/// Everything that a `limits` table sets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantLimits {
+    pub engine: Limits,
+    pub log: LogLimits,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// What one exchange may compute. The upper bound is what TOML can write.
+const INSTRUCTIONS: RangeInclusive<u64> = 1..=i64::MAX as u64;
+/// A program smaller than this cannot start; more than a sandbox can address is no limit.
+const MEMORY: RangeInclusive<u64> = 64 << 10..=4 << 30;
+/// Streamed bodies are not held in memory, so they may be large.
+const BODY: RangeInclusive<u64> = 1..=1 << 40;
+/// Scratch files are held in host memory. None is a sensible choice.
+const SCRATCH: RangeInclusive<u64> = 0..=4 << 30;
+/// Three are open when a program starts.
+const DESCRIPTORS: RangeInclusive<u64> = 3..=65_536;
+const THREADS: RangeInclusive<u64> = 1..=4096;
+const LOG_LINES: RangeInclusive<u64> = 1..=1_000_000;
+const LOG_BYTES: RangeInclusive<u64> = 1..=1 << 30;
+
+/// Reads a `limits` table; what it does not set is as in `base`.
+pub(crate) fn read(mut table: Reader<'_>, base: &TenantLimits) -> TenantLimits {
+    let mut limits = base.clone();
+    let TenantLimits { engine, log } = &mut limits;
+    let counts = [
+        ("instructions", &mut engine.instructions, INSTRUCTIONS),
+        ("boot_instructions", &mut engine.boot_instructions, INSTRUCTIONS),
+        ("log_lines", &mut log.lines, LOG_LINES),
+    ];
+    for (key, limit, allowed) in counts {
+        set(limit, table.read(key, |value| value.integer(allowed)));
+    }
+    let sizes = [
+        ("memory", &mut engine.memory, MEMORY),
+        ("response_body", &mut engine.response_body, BODY),
+        ("request_body", &mut engine.request_body, BODY),
+        ("scratch", &mut engine.scratch, SCRATCH),
+        ("log_bytes", &mut log.bytes, LOG_BYTES),
+    ];
+    for (key, limit, allowed) in sizes {
+        set(limit, table.read(key, |value| value.size(allowed)));
+    }
+    let times = [
+        ("wall_time", &mut engine.wall_time, MILLISECOND..=24 * 3600 * SECOND),
+        ("boot_time", &mut engine.boot_time, MILLISECOND..=3600 * SECOND),
+    ];
+    for (key, limit, allowed) in times {
+        set(limit, table.read(key, |value| value.duration(allowed)));
+    }
+    let numbers = [
+        ("descriptors", &mut engine.descriptors, DESCRIPTORS),
+        ("threads", &mut engine.threads, THREADS),
+    ];
+    for (key, limit, allowed) in numbers {
+        let number = table.read(key, |value| value.integer(allowed));
+        set(limit, number.and_then(|number| u32::try_from(number).ok()));
+    }
+    table.finish();
+    limits
+}
+
+fn set<T>(limit: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *limit = value;
+    }
+}

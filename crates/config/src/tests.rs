@@ -1,0 +1,377 @@
+//! What a file becomes, and what is said about a wrong one.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use insta::assert_snapshot;
+use sandtide_engine::{FileGrant, Limits};
+
+use crate::{Authority, Config, LoadError, LogLimits, Serves, parse};
+
+const ENGINES: [&str; 1] = ["riscv"];
+
+fn good(text: &str) -> Config {
+    match parse("sandtide.toml", text, Path::new("/srv"), &ENGINES) {
+        Ok(config) => config,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+fn bad(text: &str) -> String {
+    match parse("sandtide.toml", text, Path::new("/srv"), &ENGINES) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(problems) => problems.to_string(),
+    }
+}
+
+/// A wrong line in a tenant that is right otherwise.
+fn bad_tenant(line: &str) -> String {
+    bad(&format!("[tenants.a]\nprogram = \"a.elf\"\ndefault = true\n{line}\n"))
+}
+
+#[test]
+fn a_short_file_has_every_default() {
+    let config = good("[tenants.hello]\nprogram = \"hello.elf\"\ndefault = true\n");
+    assert_eq!(config.server, Default::default());
+    assert_eq!(config.server.listen, ["127.0.0.1:8080".parse::<SocketAddr>().unwrap()]);
+    let [tenant] = &config.tenants[..] else { panic!("{config:?}") };
+    assert_eq!((tenant.name.as_str(), tenant.path.as_str()), ("hello", "/"));
+    assert!(tenant.default && tenant.ephemeral && tenant.authorities.is_empty());
+    assert_eq!((&tenant.limits, tenant.log), (&Limits::default(), LogLimits::default()));
+    let Serves::Program(program) = &tenant.serves else { panic!("{tenant:?}") };
+    assert_eq!(program.file, Path::new("/srv/hello.elf"));
+    assert_eq!((program.args.len(), program.env.len(), program.files.len()), (0, 0, 0));
+}
+
+#[test]
+fn every_key_arrives() {
+    let config = good(
+        r#"
+        [server]
+        listen = ["127.0.0.1:0", "[::1]:80"]
+        threads = 3
+        slice = "250 us"
+        drain = "1 min"
+
+        [defaults.limits]
+        wall_time = "2 s"
+        memory = "1 MiB"
+
+        [tenants.shop]
+        authorities = ["Shop.example.com", "*.shop.example.com"]
+        path = "/api/v1"
+        program = "/opt/shop.elf"
+        engine = "riscv"
+        args = ["-v", "x y"]
+        env = { LANG = "C" }
+        files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
+        ephemeral = false
+        concurrency = 7
+        [tenants.shop.limits]
+        instructions = 1_000_000
+        boot_instructions = 2_000_000
+        wall_time = "3 s"
+        boot_time = "4 s"
+        response_body = "5 MiB"
+        request_body = 6
+        descriptors = 8
+        threads = 9
+        scratch = "10 KiB"
+        log_lines = 11
+        log_bytes = "12 KiB"
+
+        [tenants.constant]
+        default = true
+        [tenants.constant.respond]
+        status = 404
+        headers = { Content-Type = "text/plain", X-Many = ["a", "b"] }
+        body = "no"
+        "#,
+    );
+    let server = &config.server;
+    assert_eq!(server.listen.len(), 2);
+    assert_eq!(server.threads.map(|threads| threads.get()), Some(3));
+    assert_eq!((server.slice, server.drain), (Duration::from_micros(250), Duration::from_secs(60)));
+
+    let [shop, constant] = &config.tenants[..] else { panic!("{config:?}") };
+    let names = ["shop.example.com", "*.shop.example.com"].map(|n| Authority::parse(n).unwrap());
+    assert_eq!(shop.authorities, names);
+    assert_eq!((shop.path.as_str(), shop.ephemeral, shop.concurrency), ("/api/v1", false, 7));
+    assert_eq!(
+        shop.limits,
+        Limits {
+            instructions: 1_000_000,
+            boot_instructions: 2_000_000,
+            wall_time: Duration::from_secs(3),
+            boot_time: Duration::from_secs(4),
+            memory: 1 << 20,
+            response_body: 5 << 20,
+            request_body: 6,
+            descriptors: 8,
+            threads: 9,
+            scratch: 10 << 10,
+        }
+    );
+    assert_eq!(shop.log, LogLimits { lines: 11, bytes: 12 << 10 });
+    let Serves::Program(program) = &shop.serves else { panic!("{shop:?}") };
+    assert_eq!(program.file, Path::new("/opt/shop.elf"));
+    assert_eq!(program.engine.as_deref(), Some("riscv"));
+    assert_eq!(program.args, ["-v", "x y"]);
+    assert_eq!(program.env, [("LANG".to_owned(), "C".to_owned())]);
+    let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
+    assert_eq!(program.files, [grant("/data", "/srv/data"), grant("/etc/tz", "/usr/share/tz")]);
+
+    // `[defaults.limits]` holds where the tenant says nothing.
+    assert_eq!(constant.limits.wall_time, Duration::from_secs(2));
+    let Serves::Respond(respond) = &constant.serves else { panic!("{constant:?}") };
+    assert_eq!((respond.status.as_u16(), respond.body.as_str()), (404, "no"));
+    assert_eq!(respond.headers.get_all("x-many").iter().count(), 2);
+}
+
+#[test]
+fn unknown_keys_are_mistakes_on_every_level() {
+    assert_snapshot!(bad(r#"
+sever = 1
+[server]
+listn = "127.0.0.1:1"
+[defaults.limit]
+[tenants.a]
+authorites = ["a.localhost"]
+default = true
+program = "a.elf"
+wibble = 1
+[tenants.a.limits]
+wall_tme = "1 s"
+[tenants.b]
+authorities = "b.localhost"
+args = []
+respond = { boddy = "x" }
+"#), @"
+    sandtide.toml:2:1: unknown key `sever` at the top of the file
+    hint: did you mean `server`?
+
+    sandtide.toml:4:1: unknown key `listn` in `[server]`
+    hint: did you mean `listen`?
+
+    sandtide.toml:5:11: unknown key `limit` in `[defaults]`
+    hint: did you mean `limits`?
+
+    sandtide.toml:7:1: unknown key `authorites` in `[tenants.a]`
+    hint: did you mean `authorities`?
+
+    sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
+    hint: known here: `args`, `authorities`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `path`, `program`, `respond`
+
+    sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
+    hint: did you mean `wall_time`?
+
+    sandtide.toml:15:1: unknown key `args` in `[tenants.b]`
+    hint: known here: `authorities`, `concurrency`, `default`, `ephemeral`, `limits`, `path`, `program`, `respond`
+
+    sandtide.toml:16:13: unknown key `boddy` in `[tenants.b.respond]`
+    hint: did you mean `body`?
+    ");
+}
+
+#[test]
+fn every_wrong_value_of_a_file_is_shown() {
+    assert_snapshot!(bad(r#"
+[server]
+listen = ["localhost:8080", ":80", "8080", "x", "127.0.0.1:1"]
+threads = 0
+slice = 5
+drain = "10"
+[tenants.a]
+default = "yes"
+program = 7
+engine = "risc"
+path = "shop/"
+args = "-v"
+concurrency = 1.5
+[tenants.a.limits]
+instructions = 0
+memory = "64 MB"
+scratch = "5 GiB"
+wall_time = "0 s"
+descriptors = -1
+threads = 99999999999999999999
+log_lines = "many"
+"#), @r#"
+    sandtide.toml:3:11: `listen`: `localhost:8080` is not an address to listen on
+    hint: write `127.0.0.1:8080`
+
+    sandtide.toml:3:29: `listen`: `:80` is not an address to listen on
+    hint: write `0.0.0.0:80` for every address
+
+    sandtide.toml:3:36: `listen`: `8080` is not an address to listen on
+    hint: write `127.0.0.1:8080`
+
+    sandtide.toml:3:44: `listen`: `x` is not an address to listen on
+    hint: write an IP address and a port, such as `127.0.0.1:8080`
+
+    sandtide.toml:4:11: `threads`: 0 is outside 1 to 1024
+
+    sandtide.toml:5:9: `slice`: must be a duration such as "10 s", not an integer
+    hint: write the unit: `"5 s"` or `"5 ms"`
+
+    sandtide.toml:6:9: `drain`: `10` has no unit
+    hint: write a whole number and a unit, such as `500 ms`
+
+    sandtide.toml:8:11: `default`: must be `true` or `false`, not a string
+
+    sandtide.toml:9:11: `program`: must be a string, not an integer
+
+    sandtide.toml:10:10: `engine`: there is no engine `risc` in this build
+    hint: did you mean `riscv`?
+
+    sandtide.toml:11:8: `path`: `shop/` does not start with `/`
+    hint: write `/shop/`
+
+    sandtide.toml:12:8: `args`: must be an array, not a string
+
+    sandtide.toml:13:15: `concurrency`: must be an integer, not a fraction
+
+    sandtide.toml:15:16: `instructions`: 0 is outside 1 to 9223372036854775807
+
+    sandtide.toml:16:10: `memory`: `MB` is not a unit of size
+    hint: the units are `B`, `KiB`, `MiB`, `GiB`
+
+    sandtide.toml:17:11: `scratch`: 5 GiB is outside 0 B to 4 GiB
+
+    sandtide.toml:18:13: `wall_time`: 0 us is outside 1 ms to 24 h
+
+    sandtide.toml:19:15: `descriptors`: -1 is outside 3 to 65536
+
+    sandtide.toml:20:11: `threads`: 99999999999999999999 is outside 1 to 4096
+
+    sandtide.toml:21:13: `log_lines`: must be an integer, not a string
+    "#);
+}
+
+#[test]
+fn listen_addresses() {
+    let listen = |text: &str| bad(&format!("[server]\nlisten = {text}\n"));
+    assert_snapshot!(listen("[]"), @"sandtide.toml:2:10: `listen`: needs at least one address");
+    assert_snapshot!(listen("[\"127.0.0.1:1\", \"127.0.0.1:1\"]"), @"sandtide.toml:2:26: `listen`: 127.0.0.1:1 is there twice");
+    assert_snapshot!(listen("\"*:80\""), @"
+    sandtide.toml:2:10: `listen`: `*:80` is not an address to listen on
+    hint: write `0.0.0.0:80` for every address
+    ");
+    assert_snapshot!(listen("true"), @"sandtide.toml:2:10: `listen`: must be a string, not a boolean");
+}
+
+#[test]
+fn authorities_have_one_owner() {
+    assert_snapshot!(bad(r#"
+[tenants.a]
+authorities = ["a.localhost", "A.localhost"]
+default = true
+respond = {}
+[tenants.b]
+authorities = "*.b"
+path = "/b"
+default = true
+respond = {}
+[tenants.c]
+authorities = ["a.localhost", "*.b"]
+default = true
+respond = {}
+[tenants.d]
+authorities = "*.b"
+path = "/b"
+respond = {}
+"#), @"
+    sandtide.toml:3:31: authority `a.localhost` with path `/` is there twice
+
+    sandtide.toml:12:16: tenant `a` already claims authority `a.localhost` with path `/`
+
+    sandtide.toml:13:11: tenant `a` already claims `default` with path `/`
+
+    sandtide.toml:16:15: tenant `b` already claims authority `*.b` with path `/b`
+    ");
+    assert_snapshot!(bad("[tenants.a]\nrespond = {}\n"), @r#"
+    sandtide.toml:1:10: tenant `a` cannot be reached
+    hint: set `authorities = ["a.localhost"]`, for example, or `default = true`
+    "#);
+    assert_snapshot!(bad_tenant("authorities = \"http://a.example/b\""), @"
+    sandtide.toml:4:15: `authorities`: `http://a.example/b` is a URL, not a host name
+    hint: write `a.example`
+    ");
+    assert_snapshot!(bad_tenant("authorities = \"a.example:8080\""), @"
+    sandtide.toml:4:15: `authorities`: `a.example:8080` has a port
+    hint: write `a.example`: the port is the listener's business
+    ");
+    assert_snapshot!(bad_tenant("authorities = [\"a.*\"]"), @"
+    sandtide.toml:4:16: `authorities`: `a.*` has `*` in a place that it cannot have
+    hint: only the first label may be `*`, as in `*.example.com`
+    ");
+    assert_snapshot!(bad_tenant("authorities = [\"*\"]"), @"
+    sandtide.toml:4:16: `authorities`: `*` is not a host name
+    hint: write `default = true`
+    ");
+}
+
+#[test]
+fn a_tenant_serves_exactly_one_thing() {
+    assert_snapshot!(bad("[tenants.a]\ndefault = true\n"), @"
+    sandtide.toml:1:10: tenant `a` has nothing to serve
+    hint: set `program` to a file, or `respond` to a constant answer
+    ");
+    assert_snapshot!(bad_tenant("respond = { status = 204 }"), @"
+    sandtide.toml:1:10: tenant `a` has both `program` and `respond`
+    hint: keep one of them
+    ");
+    assert_snapshot!(bad(""), @r#"
+    sandtide.toml:1:1: no tenant is configured
+    hint: add one: `[tenants.hello]` with `program = "hello.elf"` and `default = true`
+    "#);
+    assert_snapshot!(bad("[tenants.A_b]\ndefault = true\nrespond = {}\n"), @"
+    sandtide.toml:1:10: `A_b` cannot be a tenant's name
+    hint: up to 63 of `a`-`z`, `0`-`9`, `-` and `_`, the first a letter or a digit
+    ");
+}
+
+#[test]
+fn constants_are_valid_responses() {
+    let respond = |text: &str| bad(&format!("[tenants.a]\ndefault = true\nrespond = {text}\n"));
+    assert_snapshot!(respond("{ status = 101 }"), @"sandtide.toml:3:22: `status`: 101 is outside 200 to 599");
+    assert_snapshot!(respond("{ headers = { Content-Length = \"3\" } }"), @"
+    sandtide.toml:3:25: `content-length` cannot be set
+    hint: leave it out: the host writes it
+    ");
+    assert_snapshot!(respond("{ headers = { \"a b\" = \"3\" } }"), @"sandtide.toml:3:25: `a b` is not a header name");
+    assert_snapshot!(respond("{ headers = { a = \"x\\ny\" } }"), @"sandtide.toml:3:29: `headers.a`: is not a header value");
+    assert_snapshot!(respond("\"hello\""), @"sandtide.toml:3:11: `respond`: must be a table, not a string");
+}
+
+#[test]
+fn grants_are_checked() {
+    assert_snapshot!(bad_tenant("files = { \"data\" = \"x\" }"), @"
+    sandtide.toml:4:11: `data` cannot be a path of the guest
+    hint: it starts with `/` and has no `.` or `..` in it
+    ");
+    assert_snapshot!(bad_tenant("files = { \"/a/../b\" = \"x\" }"), @"
+    sandtide.toml:4:11: `/a/../b` cannot be a path of the guest
+    hint: it starts with `/` and has no `.` or `..` in it
+    ");
+    assert_snapshot!(bad_tenant("files = { \"/a\" = \"\" }"), @"sandtide.toml:4:18: `files./a`: is empty");
+    assert_snapshot!(bad_tenant("env = { \"A=B\" = \"x\" }"), @"
+    sandtide.toml:4:9: `A=B` cannot be the name of a variable
+    hint: it has no `=` and is not empty
+    ");
+    assert_snapshot!(bad_tenant("env = { A = 1 }"), @"sandtide.toml:4:13: `env.A`: must be a string, not an integer");
+    assert_snapshot!(bad_tenant("args = [\"a\\u0000b\"]"), @"sandtide.toml:4:9: `args`: must not contain a NUL character");
+}
+
+#[test]
+fn what_is_not_toml_is_shown_where_it_is() {
+    assert_snapshot!(bad("[server\nlisten = 1\n"), @"sandtide.toml:1:8: unclosed table, expected `]`");
+    assert_snapshot!(bad("[server]\nlisten = \"127.0.0.1:1\nthreads = 2\n"), @r#"sandtide.toml:2:22: invalid basic string, expected `"`"#);
+    assert_snapshot!(bad("[tenants.a]\ndefault = true\ndefault = false\n"), @"sandtide.toml:3:1: duplicate key");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_which() {
+    let error = crate::load(Path::new("no/such/sandtide.toml"), &ENGINES).unwrap_err();
+    assert!(matches!(error, LoadError::Read { .. }));
+    assert_eq!(error.to_string(), "cannot read `no/such/sandtide.toml`");
+}
