@@ -6,19 +6,14 @@ use sandtide_engine::Limits;
 
 use crate::reader::Reader;
 
-/// How much of a tenant's output reaches the log. What is over is counted and dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much of a tenant's output reaches the log. What is over is counted and dropped. `None`: as
+/// the runtime has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogLimits {
-    /// `log_lines`: lines in a second, 1 to 1,000,000. Default 100.
-    pub lines: u64,
-    /// `log_bytes`: bytes in a second, 1 B to 1 GiB. Default `"64 KiB"`.
-    pub bytes: u64,
-}
-
-impl Default for LogLimits {
-    fn default() -> Self {
-        Self { lines: 100, bytes: 64 << 10 }
-    }
+    /// `log_lines`: lines in a second, 1 to 1,000,000.
+    pub lines: Option<u32>,
+    /// `log_bytes`: bytes in a second, 1 B to 1 GiB.
+    pub bytes: Option<u32>,
 }
 
 /// Everything that a `limits` table sets.
@@ -40,9 +35,9 @@ const BODY: RangeInclusive<u64> = 1..=1 << 40;
 /// Scratch files are held in host memory. None is a sensible choice.
 const SCRATCH: RangeInclusive<u64> = 0..=4 << 30;
 /// Three are open when a program starts.
-const DESCRIPTORS: RangeInclusive<u64> = 3..=65_536;
-const THREADS: RangeInclusive<u64> = 1..=4096;
-const LOG_LINES: RangeInclusive<u64> = 1..=1_000_000;
+const DESCRIPTORS: RangeInclusive<u32> = 3..=65_536;
+const THREADS: RangeInclusive<u32> = 1..=4096;
+const LOG_LINES: RangeInclusive<u32> = 1..=1_000_000;
 const LOG_BYTES: RangeInclusive<u64> = 1..=1 << 30;
 
 /// Reads a `limits` table; what it does not set is as in `base`.
@@ -52,7 +47,6 @@ pub(crate) fn read(mut table: Reader<'_>, base: &TenantLimits) -> TenantLimits {
     let counts = [
         ("instructions", &mut engine.instructions, INSTRUCTIONS),
         ("boot_instructions", &mut engine.boot_instructions, INSTRUCTIONS),
-        ("log_lines", &mut log.lines, LOG_LINES),
     ];
     for (key, limit, allowed) in counts {
         set(limit, table.read(key, |value| value.integer(allowed)));
@@ -62,7 +56,6 @@ pub(crate) fn read(mut table: Reader<'_>, base: &TenantLimits) -> TenantLimits {
         ("response_body", &mut engine.response_body, BODY),
         ("request_body", &mut engine.request_body, BODY),
         ("scratch", &mut engine.scratch, SCRATCH),
-        ("log_bytes", &mut log.bytes, LOG_BYTES),
     ];
     for (key, limit, allowed) in sizes {
         set(limit, table.read(key, |value| value.size(allowed)));
@@ -79,9 +72,11 @@ pub(crate) fn read(mut table: Reader<'_>, base: &TenantLimits) -> TenantLimits {
         ("threads", &mut engine.threads, THREADS),
     ];
     for (key, limit, allowed) in numbers {
-        let number = table.read(key, |value| value.integer(allowed));
-        set(limit, number.and_then(|number| u32::try_from(number).ok()));
+        set(limit, table.read(key, |value| value.small_integer(allowed)));
     }
+    log.lines = table.read("log_lines", |value| value.small_integer(LOG_LINES)).or(log.lines);
+    let log_bytes = table.read("log_bytes", |value| value.size(LOG_BYTES));
+    log.bytes = log_bytes.and_then(|bytes| u32::try_from(bytes).ok()).or(log.bytes);
     table.finish();
     limits
 }

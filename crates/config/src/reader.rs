@@ -185,6 +185,12 @@ impl<'a> Value<'a> {
         self.within(value, allowed, |value| value.to_string())
     }
 
+    pub fn small_integer(&self, allowed: RangeInclusive<u32>) -> Result<u32, Mistake> {
+        let (least, most) = allowed.into_inner();
+        let value = self.integer(least.into()..=most.into())?;
+        u32::try_from(value).map_err(|_| self.outside(&value.to_string(), &least, &most))
+    }
+
     pub fn size(&self, allowed: RangeInclusive<u64>) -> Result<u64, Mistake> {
         if self.value.is_integer() {
             return self.integer(allowed);

@@ -1,6 +1,10 @@
 //! `[tenants.<name>]`: what a tenant's owner sets.
 
-use std::{ops::Range, path::Path};
+use std::{
+    ops::{Range, RangeInclusive},
+    path::Path,
+    time::Duration,
+};
 
 use sandtide_engine::Limits;
 use toml::Spanned;
@@ -31,8 +35,13 @@ pub struct Tenant {
     /// `ephemeral`: whether each request gets a fresh sandbox. With `false` there is one sandbox,
     /// which keeps its state, and requests take turns. Default `true`.
     pub ephemeral: bool,
-    /// `concurrency`: exchanges at a time, 1 to 65,536; more are answered 503. Default 256.
-    pub concurrency: u32,
+    /// `concurrency`: exchanges at a time in the whole server, 1 to 65,536; others wait. `None`: as
+    /// the runtime has it, which is so for the next two as well.
+    pub concurrency: Option<u32>,
+    /// `queue`: exchanges that may wait for their turn, 0 to 65,536; more are answered 503.
+    pub queue: Option<u32>,
+    /// `queue_time`: how long one may wait before it is answered 503, 1 ms to 1 h.
+    pub queue_time: Option<Duration>,
     /// `limits`: what its program may use.
     pub limits: Limits,
     /// `limits.log_lines` and `limits.log_bytes`: how much of its output reaches the log.
@@ -48,11 +57,9 @@ pub enum Serves {
     Respond(Respond),
 }
 
-impl Tenant {
-    /// How many exchanges of a tenant may go on at a time when nothing says otherwise.
-    pub const DEFAULT_CONCURRENCY: u32 = 256;
-    const MAX_CONCURRENCY: u64 = 65_536;
-}
+/// More exchanges than this at a time no server holds.
+const MAX_EXCHANGES: u32 = 65_536;
+const QUEUE_TIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
 /// What a tenant's table is read in.
 pub(crate) struct Surroundings<'a> {
@@ -84,10 +91,9 @@ pub(crate) fn read(
     let path = table.read("path", path).unwrap_or_else(|| "/".to_owned());
     let serves = serves(name, &mut table, surroundings);
     let ephemeral = table.read("ephemeral", Value::boolean).unwrap_or(true);
-    let concurrency = table
-        .read("concurrency", |value| value.integer(1..=Tenant::MAX_CONCURRENCY))
-        .and_then(|number| u32::try_from(number).ok())
-        .unwrap_or(Tenant::DEFAULT_CONCURRENCY);
+    let concurrency = table.read("concurrency", |value| value.small_integer(1..=MAX_EXCHANGES));
+    let queue = table.read("queue", |value| value.small_integer(0..=MAX_EXCHANGES));
+    let queue_time = table.read("queue_time", |value| value.duration(QUEUE_TIME));
     let TenantLimits { engine: limits, log } = match table.table("limits") {
         Some(limits) => limits::read(limits, surroundings.defaults),
         None => surroundings.defaults.clone(),
@@ -101,6 +107,8 @@ pub(crate) fn read(
         serves,
         ephemeral,
         concurrency,
+        queue,
+        queue_time,
         limits,
         log,
     };

@@ -66,6 +66,8 @@ fn every_key_arrives() {
         files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
         ephemeral = false
         concurrency = 7
+        queue = 0
+        queue_time = "70 ms"
         [tenants.shop.limits]
         instructions = 1_000_000
         boot_instructions = 2_000_000
@@ -95,7 +97,9 @@ fn every_key_arrives() {
     let [shop, constant] = &config.tenants[..] else { panic!("{config:?}") };
     let names = ["shop.example.com", "*.shop.example.com"].map(|n| Authority::parse(n).unwrap());
     assert_eq!(shop.authorities, names);
-    assert_eq!((shop.path.as_str(), shop.ephemeral, shop.concurrency), ("/api/v1", false, 7));
+    assert_eq!((shop.path.as_str(), shop.ephemeral), ("/api/v1", false));
+    assert_eq!((shop.concurrency, shop.queue), (Some(7), Some(0)));
+    assert_eq!(shop.queue_time, Some(Duration::from_millis(70)));
     assert_eq!(
         shop.limits,
         Limits {
@@ -111,7 +115,7 @@ fn every_key_arrives() {
             scratch: 10 << 10,
         }
     );
-    assert_eq!(shop.log, LogLimits { lines: 11, bytes: 12 << 10 });
+    assert_eq!(shop.log, LogLimits { lines: Some(11), bytes: Some(12 << 10) });
     let Serves::Program(program) = &shop.serves else { panic!("{shop:?}") };
     assert_eq!(program.file, Path::new("/opt/shop.elf"));
     assert_eq!(program.engine.as_deref(), Some("riscv"));
@@ -159,13 +163,13 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `path`, `program`, `respond`
+    hint: known here: `args`, `authorities`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `path`, `program`, `queue_time`, `queue`, `respond`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?
 
     sandtide.toml:15:1: unknown key `args` in `[tenants.b]`
-    hint: known here: `authorities`, `concurrency`, `default`, `ephemeral`, `limits`, `path`, `program`, `respond`
+    hint: known here: `authorities`, `concurrency`, `default`, `ephemeral`, `limits`, `path`, `program`, `queue_time`, `queue`, `respond`
 
     sandtide.toml:16:13: unknown key `boddy` in `[tenants.b.respond]`
     hint: did you mean `body`?
