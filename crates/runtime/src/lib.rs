@@ -1,1 +1,48 @@
-//! See ARCHITECTURE.md.
+//! The way of a request from a host to a sandbox and back.
+//!
+//! ```text
+//!   Runtime ── one per server: the routing table, swapped by the control plane
+//!     └─ Reactor ── one per thread: pools, queues, counters; no locks
+//!          └─ begin(request) ─ route ─ admit ─ take a Clean sandbox ─ run ─ meter ─ log ─ reset
+//!               ├─▶ Whole     the guest answered in its first slice; its sandbox is back already
+//!               └─▶ Serving   the rest of the exchange, which the host polls
+//! ```
+//!
+//! The runtime knows programs and sandboxes as traits, and hosts not at all: a host calls
+//! [`Reactor::begin`], polls [`Serving`], and drives the [`Turnstile`].
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod console;
+mod counters;
+mod lease;
+mod local;
+mod log;
+mod place;
+mod pool;
+mod reactor;
+mod reply;
+mod report;
+mod route;
+mod router;
+mod runtime;
+mod serving;
+mod stateful;
+mod table;
+mod tenant;
+mod timers;
+mod turnstile;
+
+pub use console::{MAX_LINE, TenantConsole};
+pub use counters::{FAULT_KINDS, Totals};
+pub use log::{EXCHANGE_TARGET, GUEST_TARGET, LogPolicy, TenantLog};
+pub use reactor::Reactor;
+pub use reply::{Begun, Broken, REQUEST_ID, Reply, Whole};
+pub use route::{Authority, Route, RouteError};
+pub use router::{Conflict, Router};
+pub use runtime::{Options, Runtime};
+pub use serving::Serving;
+pub use table::{Table, TableError};
+pub use tenant::{Admission, Answer, FixedResponse, Tenant};
+pub use timers::{Sleep, Timers};
+pub use turnstile::Turnstile;

@@ -1,0 +1,151 @@
+//! Sandboxes between exchanges.
+//!
+//! ```text
+//!   Pool ──take──▶ Clean ──begin──▶ Dirty ──reset──▶ Clean ──put──▶ Pool
+//!                                     ├─────keep────▶ Clean
+//!                                     └────retire───▶ (destroyed)
+//! ```
+//!
+//! A dirty sandbox has no way back to a pool but through a reset that succeeded.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use sandtide_engine::{
+    Console as _, EngineError, Outcome, Program, Progress, ResetError, Sandbox, SpawnError, Turn,
+    Usage,
+};
+
+use crate::console::TenantConsole;
+
+/// A sandbox at the start of an exchange.
+pub(crate) struct Clean(Inner);
+
+/// A sandbox that has seen a request.
+pub(crate) struct Dirty(Inner);
+
+struct Inner {
+    sandbox: Box<dyn Sandbox>,
+    console: Arc<TenantConsole>,
+}
+
+impl Clean {
+    /// Makes a sandbox. A panic of the engine is an error here.
+    pub(crate) fn spawn(
+        program: &dyn Program,
+        console: Arc<TenantConsole>,
+    ) -> Result<Self, SpawnError> {
+        let sandbox = caught(|| program.spawn(console.clone()))
+            .map_err(|panic| SpawnError(EngineError::Panic(panic)))??;
+        Ok(Self(Inner { sandbox, console }))
+    }
+
+    /// From here on it is dirty.
+    pub(crate) fn begin(self) -> Dirty {
+        Dirty(self.0)
+    }
+
+    /// Destroys it.
+    pub(crate) fn retire(self) {
+        self.0.destroy();
+    }
+}
+
+impl Dirty {
+    /// Runs the guest for a slice. A panic of the engine ends the exchange.
+    pub(crate) fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress {
+        caught(|| self.0.sandbox.run(turn))
+            .unwrap_or_else(|panic| Progress::Ended(Outcome::Engine(EngineError::Panic(panic))))
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        caught(|| self.0.sandbox.usage()).unwrap_or_default()
+    }
+
+    /// Back to the snapshot. What could not be reset is destroyed.
+    pub(crate) fn reset(self) -> Result<Clean, ResetError> {
+        self.renew(|sandbox| sandbox.reset())
+    }
+
+    /// On to the next exchange with what this one left.
+    pub(crate) fn keep(self) -> Result<Clean, ResetError> {
+        self.renew(|sandbox| sandbox.keep())
+    }
+
+    fn renew(
+        mut self,
+        step: impl FnOnce(&mut dyn Sandbox) -> Result<(), ResetError>,
+    ) -> Result<Clean, ResetError> {
+        let result = caught(|| step(&mut *self.0.sandbox))
+            .unwrap_or_else(|panic| Err(ResetError(EngineError::Panic(panic))));
+        self.0.console.flush();
+        match result {
+            Ok(()) => Ok(Clean(self.0)),
+            Err(error) => {
+                self.0.destroy();
+                Err(error)
+            }
+        }
+    }
+
+    /// Destroys it.
+    pub(crate) fn retire(self) {
+        self.0.console.flush();
+        self.0.destroy();
+    }
+}
+
+impl Inner {
+    /// A sandbox that is broken may panic once more while it is dropped.
+    fn destroy(self) {
+        if let Err(panic) = caught(move || drop(self.sandbox)) {
+            tracing::error!(panic, "a sandbox panicked while it was destroyed");
+        }
+    }
+}
+
+/// Turns a panic into its text. The state behind it is not used again: whoever gets the text
+/// retires the sandbox.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text_of(&*panic))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "a panic without text".to_owned(),
+    }
+}
+
+/// The idle sandboxes of one tenant on one reactor. The last one used is taken first: its memory
+/// is the warmest.
+#[derive(Default)]
+pub(crate) struct Pool {
+    idle: RefCell<Vec<Clean>>,
+}
+
+impl Pool {
+    pub(crate) fn take(&self) -> Option<Clean> {
+        self.idle.borrow_mut().pop()
+    }
+
+    /// Keeps the sandbox unless `limit` are kept already.
+    pub(crate) fn put(&self, clean: Clean, limit: u32) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < limit as usize {
+            idle.push(clean);
+        } else {
+            drop(idle);
+            clean.retire();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.idle.borrow().len()
+    }
+}

@@ -1,0 +1,93 @@
+//! What the log says about an exchange. The client gets the correlation id and nothing of this.
+
+use std::time::Duration;
+
+use sandtide_engine::{EngineError, Exchange, Fault, Usage};
+
+use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant};
+
+/// A guest ended badly.
+#[cold]
+pub(crate) fn fault(
+    tenant: &Tenant,
+    exchange: &Exchange,
+    fault: &Fault,
+    usage: &Usage,
+    elapsed: Duration,
+) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    let backtrace: Vec<_> = fault.backtrace().iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %exchange.id,
+        fault = fault.kind(),
+        pc = backtrace.first().map(|place| printable(place.as_bytes())),
+        backtrace = printable(backtrace.join(" < ").as_bytes()),
+        method = %exchange.request.method,
+        path = printable(exchange.request.uri.path().as_bytes()),
+        instructions = usage.instructions,
+        pages_written = usage.pages_written,
+        calls = usage.calls,
+        elapsed_us = elapsed.as_micros() as u64,
+        suppressed,
+        "{}",
+        printable(fault.to_string().as_bytes()),
+    );
+}
+
+/// We failed.
+#[cold]
+pub(crate) fn failure(tenant: &Tenant, exchange: &Exchange, error: &EngineError) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    tracing::error!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %exchange.id,
+        error = error as &dyn std::error::Error,
+        suppressed,
+        "the engine failed",
+    );
+}
+
+/// A request was turned away before it reached a sandbox.
+#[cold]
+pub(crate) fn refused(tenant: &Tenant, id: sandtide_engine::ExchangeId, reason: &str) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    tracing::warn!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %id,
+        reason,
+        suppressed,
+        "refused",
+    );
+}
+
+/// The sandbox of a tenant that keeps state lost it.
+#[cold]
+pub(crate) fn state_lost(tenant: &Tenant, exchange: &Exchange, why: &str) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    tracing::warn!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %exchange.id,
+        why,
+        suppressed,
+        "the tenant's state is lost",
+    );
+}
+
+/// A sandbox was destroyed because it could not be put back to its snapshot.
+#[cold]
+pub(crate) fn reset_failed(tenant: &Tenant, exchange: &Exchange, error: &dyn std::error::Error) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    tracing::error!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %exchange.id,
+        error = error.source().unwrap_or(error).to_string(),
+        suppressed,
+        "a sandbox could not be reset and was destroyed",
+    );
+}

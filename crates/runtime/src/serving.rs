@@ -1,0 +1,310 @@
+//! An exchange that did not end in its first slice.
+//!
+//! A serving is the guest's continuation. It runs only while the host polls it, on the host's
+//! thread, for at most a slice at a time: a client that does not read stops the guest that writes
+//! to it, without a queue between them.
+//!
+//! ```text
+//!   Queued ──admitted──▶ Running ◀───let through─── InLine
+//!                        │   │                       ▲ polled
+//!                        │   └──slice used up──▶ Sliced
+//!                        └──ended──▶ Over  (the sandbox is back; bytes may remain)
+//! ```
+
+use std::{
+    mem,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use sandtide_engine::{Exchange, ExchangeId, Fault, Frame, Outcome, Progress, Slice, Turn};
+
+use crate::{
+    counters::count,
+    lease::Lease,
+    local::{Local, Ticket},
+    reactor::{Reactor, lane_of},
+    reply::{Broken, Refusal, Reply, Whole},
+    report,
+    timers::Sleep,
+    turnstile::InLine,
+};
+
+/// The shortest slice for an exchange that has used up most of its slice before.
+const SHORTEST_SLICE: Duration = Duration::from_micros(50);
+
+/// An exchange in the making. Dropping it is how a host says that the client went away.
+pub struct Serving {
+    reactor: Rc<Reactor>,
+    local: Rc<Local>,
+    exchange: Exchange,
+    stage: Stage,
+    /// When it was admitted.
+    started: Instant,
+    deadline: Instant,
+    /// How much of its slice it has used since it was last let through.
+    spent: Duration,
+    timer: Option<(Instant, Sleep)>,
+}
+
+enum Stage {
+    /// Waits for admission, until then at the latest.
+    Queued(Ticket, Instant),
+    /// May run. It waits for at most this time, if the guest said so.
+    Running(Lease, Option<Instant>),
+    /// Has to stand in line, as soon as the host polls: a place in line is for exchanges that are
+    /// polled when they are woken, not for those whose client does not read.
+    Sliced(Lease),
+    /// Waits for its turn.
+    InLine(Lease, InLine),
+    /// The guest is done with it.
+    Over(Result<(), Refusal>),
+}
+
+/// What a stage is while it is worked on; if the work is left by a panic, it has failed.
+const UNFINISHED: Stage = Stage::Over(Err(Refusal::Failure));
+
+/// What one step came to.
+enum Step {
+    /// The guest ran; there may be something to take.
+    Ran,
+    Over(Result<(), Refusal>),
+}
+
+impl Serving {
+    fn new(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        stage: Stage,
+        started: Instant,
+    ) -> Self {
+        let deadline = started + local.tenant.limits.wall_time;
+        let spent = Duration::ZERO;
+        Self { reactor, local, exchange, stage, started, deadline, spent, timer: None }
+    }
+
+    pub(crate) fn waiting(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        ticket: Ticket,
+    ) -> Self {
+        let now = Instant::now();
+        let stage = Stage::Queued(ticket, now + local.tenant.admission.queue_time);
+        Self::new(reactor, local, exchange, stage, now)
+    }
+
+    pub(crate) fn begun(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        lease: Lease,
+        started: Instant,
+        progress: Progress,
+    ) -> Self {
+        let stage = match progress {
+            Progress::Waiting { until } => Stage::Running(lease, until),
+            Progress::Sliced | Progress::Ended(_) => Stage::Sliced(lease),
+        };
+        let mut serving = Self::new(reactor, local, exchange, stage, started);
+        serving.spent = started.elapsed();
+        serving
+    }
+
+    /// The correlation id.
+    pub fn id(&self) -> ExchangeId {
+        self.exchange.id
+    }
+
+    /// When the exchange must have ended. A host that cannot poll until then, because the client
+    /// does not take what was sent, drops the serving at this time.
+    pub fn deadline(&self) -> Instant {
+        match self.stage {
+            Stage::Queued(_, until) => until + self.local.tenant.limits.wall_time,
+            _ => self.deadline,
+        }
+    }
+
+    /// Whether the guest is done: what is left needs no sandbox.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_))
+    }
+
+    /// Runs until the response has begun or ended. A guest that fails before that has an error
+    /// page for a response. To be polled until it is ready, once.
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        let mut ran = false;
+        loop {
+            if !self.is_over()
+                && let Some(head) = self.exchange.response.take_head()
+            {
+                return Poll::Ready(Reply::Streaming(head));
+            }
+            match ready!(self.poll_step(cx, &mut ran)) {
+                Step::Ran => {}
+                Step::Over(Ok(())) => {
+                    return Poll::Ready(Reply::Whole(Whole::take(&mut self.exchange)));
+                }
+                Step::Over(Err(refusal)) => {
+                    return Poll::Ready(Reply::Whole(refusal.answer(self.exchange.id)));
+                }
+            }
+        }
+    }
+
+    /// Runs until there is a piece of body, the trailers, or the end (`None`). After an error the
+    /// response has no end: the host cuts it off.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Broken>>> {
+        let mut ran = false;
+        loop {
+            if let Some(data) = self.exchange.response.take_data() {
+                return Poll::Ready(Some(Ok(Frame::Data(data))));
+            }
+            match ready!(self.poll_step(cx, &mut ran)) {
+                Step::Ran => {}
+                Step::Over(Ok(())) => {
+                    let response = &mut self.exchange.response;
+                    let last = match response.take_data() {
+                        Some(data) => Some(Frame::Data(data)),
+                        None => response.take_trailers().map(Frame::Trailers),
+                    };
+                    return Poll::Ready(last.map(Ok));
+                }
+                Step::Over(Err(_)) => {
+                    return Poll::Ready(Some(Err(Broken(self.exchange.id))));
+                }
+            }
+        }
+    }
+
+    /// One step: waits if there is nothing to do, else runs the guest. `ran` says whether the
+    /// guest ran before in the same poll: then it waits for what it asked for, and not again for
+    /// the wake-up or the room that this poll stands for.
+    fn poll_step(&mut self, cx: &mut Context<'_>, ran: &mut bool) -> Poll<Step> {
+        loop {
+            match &mut self.stage {
+                Stage::Queued(..) => ready!(self.poll_admission(cx)),
+                Stage::Sliced(_) => self.stand_in_line(),
+                Stage::InLine(_, place) => {
+                    ready!(place.poll(cx));
+                    if let Stage::InLine(lease, _) = mem::replace(&mut self.stage, UNFINISHED) {
+                        self.stage = Stage::Running(lease, None);
+                    }
+                    self.spent = Duration::ZERO;
+                    *ran = false;
+                }
+                Stage::Running(_, until) => {
+                    let at = until.map_or(self.deadline, |until| until.min(self.deadline));
+                    if mem::replace(ran, true) {
+                        ready!(self.poll_timer(cx, at));
+                    }
+                    self.run(cx);
+                    return Poll::Ready(match self.stage {
+                        Stage::Over(result) => Step::Over(result),
+                        _ => Step::Ran,
+                    });
+                }
+                Stage::Over(result) => return Poll::Ready(Step::Over(*result)),
+            }
+        }
+    }
+
+    fn stand_in_line(&mut self) {
+        if let Stage::Sliced(lease) = mem::replace(&mut self.stage, UNFINISHED) {
+            let place = self.reactor.turnstile().enter(lane_of(&self.local));
+            self.stage = Stage::InLine(lease, place);
+        }
+    }
+
+    /// Ready when the stage has changed.
+    fn poll_admission(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Stage::Queued(ticket, until) = &mut self.stage else { return Poll::Ready(()) };
+        let until = *until;
+        if let Poll::Ready(home) = ticket.poll(cx) {
+            self.stage = match self.reactor.lease(&self.local, home, &self.exchange) {
+                Err(refusal) => Stage::Over(Err(refusal)),
+                Ok(lease) if self.reactor.turnstile().has_lane(lane_of(&self.local)) => {
+                    Stage::Sliced(lease)
+                }
+                Ok(lease) => Stage::Running(lease, None),
+            };
+            self.timer = None;
+            self.started = Instant::now();
+            self.deadline = self.started + self.local.tenant.limits.wall_time;
+            return Poll::Ready(());
+        }
+        ready!(self.poll_timer(cx, until));
+        count(&self.reactor.counters.refused);
+        report::refused(&self.local.tenant, self.exchange.id, "waited too long for a sandbox");
+        self.stage = Stage::Over(Err(Refusal::busy(self.local.tenant.admission.queue_time)));
+        Poll::Ready(())
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        let (_, sleep) = match &mut self.timer {
+            Some(timer) if timer.0 == at => timer,
+            timer => timer.insert((at, self.reactor.timers.sleep_until(at))),
+        };
+        ready!(sleep.as_mut().poll(cx));
+        self.timer = None;
+        Poll::Ready(())
+    }
+
+    /// Runs the guest for the rest of its slice.
+    fn run(&mut self, cx: &mut Context<'_>) {
+        let Stage::Running(mut lease, _) = mem::replace(&mut self.stage, UNFINISHED) else {
+            return;
+        };
+        let before = Instant::now();
+        let full = self.reactor.slice.0;
+        let slice = Slice(full.saturating_sub(self.spent).max(SHORTEST_SLICE.min(full)));
+        let deadline = self.deadline;
+        let progress = lease.run(&mut Turn { cx, exchange: &mut self.exchange, slice, deadline });
+        self.spent += before.elapsed();
+        self.stage = match progress {
+            Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome)),
+            // The engine should have seen this by itself.
+            _ if before >= deadline => Stage::Over(self.conclude(lease, self.out_of_time())),
+            Progress::Waiting { until } if self.spent < full => Stage::Running(lease, until),
+            Progress::Waiting { .. } | Progress::Sliced => Stage::Sliced(lease),
+        };
+    }
+
+    fn out_of_time(&self) -> Outcome {
+        let limit = self.local.tenant.limits.wall_time;
+        Outcome::Fault(Fault::Deadline { limit, backtrace: Vec::new() })
+    }
+
+    fn conclude(&self, lease: Lease, outcome: Outcome) -> Result<(), Refusal> {
+        self.reactor.conclude(&self.local, &self.exchange, lease, outcome, self.started)
+    }
+}
+
+impl Drop for Serving {
+    /// The client is gone, or did not take its response in time.
+    fn drop(&mut self) {
+        let lease = match mem::replace(&mut self.stage, UNFINISHED) {
+            Stage::Running(lease, _) | Stage::Sliced(lease) | Stage::InLine(lease, _) => lease,
+            Stage::Queued(..) | Stage::Over(_) => return,
+        };
+        let late = Instant::now() >= self.deadline;
+        let outcome = if late { self.out_of_time() } else { Outcome::ClientGone };
+        // Nobody is left to answer.
+        let _ = self.conclude(lease, outcome);
+    }
+}
+
+impl Whole {
+    /// What the guest answered, all of it.
+    pub(crate) fn take(exchange: &mut Exchange) -> Self {
+        let Some(head) = exchange.response.take_head() else {
+            debug_assert!(false, "a finished response has a head until it is taken");
+            return Refusal::Failure.answer(exchange.id);
+        };
+        let body = exchange.response.take_data().unwrap_or_default();
+        let trailers = exchange.response.take_trailers();
+        Self { head, body, trailers }
+    }
+}

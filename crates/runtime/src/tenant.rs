@@ -1,0 +1,136 @@
+//! An owner's entry: what it answers, where, and what it may use.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use sandtide_engine::{Limits, Program, ResponseHead};
+
+use crate::{log::TenantLog, reply::Whole, route::Route, stateful::Stateful};
+
+/// What a tenant answers with.
+pub enum Answer {
+    /// A program, in a sandbox.
+    Program(Arc<dyn Program>),
+    /// Always the same response, without a sandbox.
+    Fixed(FixedResponse),
+    /// 503, because the program could not be loaded. The reason is for the log only.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program) => write!(f, "Program({})", program.id()),
+            Self::Fixed(fixed) => write!(f, "Fixed({})", fixed.status),
+            Self::Unavailable { reason } => write!(f, "Unavailable({reason})"),
+        }
+    }
+}
+
+/// A response that is the same for every request.
+#[derive(Debug, Clone)]
+pub struct FixedResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers; the host adds the length and the date.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl FixedResponse {
+    /// A text with status 200.
+    pub fn text(body: impl Into<Bytes>) -> Self {
+        let headers = HeaderMap::from_iter([(
+            HeaderName::from_static("content-type"),
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        )]);
+        Self { status: StatusCode::OK, headers, body: body.into() }
+    }
+
+    pub(crate) fn answer(&self) -> Whole {
+        Whole {
+            head: ResponseHead { status: self.status, headers: self.headers.clone() },
+            body: self.body.clone(),
+            trailers: None,
+        }
+    }
+}
+
+/// How many exchanges a tenant may have at a time, and how many may wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// Exchanges in sandboxes at a time, in the whole server. Each reactor has its share of it,
+    /// and at least one, so that no counter is shared between reactors.
+    pub concurrency: u32,
+    /// Exchanges that wait for one of these to end; per reactor, or in the whole server for a
+    /// tenant that keeps its state. Above it the answer is 503.
+    pub queue: u32,
+    /// How long one waits at most before the answer is 503.
+    pub queue_time: Duration,
+    /// Sandboxes kept ready on each reactor while nothing uses them.
+    pub idle_sandboxes: u32,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            concurrency: 128,
+            queue: 1024,
+            queue_time: Duration::from_secs(5),
+            idle_sandboxes: 4,
+        }
+    }
+}
+
+/// An owner's entry in the routing table.
+pub struct Tenant {
+    /// Its name, in logs and metrics.
+    pub name: Arc<str>,
+    /// Where it answers.
+    pub routes: Vec<Route>,
+    /// What it answers with.
+    pub answer: Answer,
+    /// What an exchange may use.
+    pub limits: Limits,
+    /// How many exchanges at a time.
+    pub admission: Admission,
+    /// Whether every exchange starts from the snapshot. If not, the tenant has one sandbox in the
+    /// whole server, its exchanges come one after the other, and each starts from the state that
+    /// the one before it left.
+    pub ephemeral: bool,
+    /// Where the output of its guests and the reports of its faults go.
+    pub log: Arc<TenantLog>,
+    pub(crate) stateful: Stateful,
+}
+
+impl Tenant {
+    /// An ephemeral tenant with default limits.
+    pub fn new(name: impl Into<Arc<str>>, routes: Vec<Route>, answer: Answer) -> Self {
+        let name = name.into();
+        Self {
+            log: Arc::new(TenantLog::new(name.clone(), Default::default())),
+            name,
+            routes,
+            answer,
+            limits: Limits::default(),
+            admission: Admission::default(),
+            ephemeral: true,
+            stateful: Stateful::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant")
+            .field("name", &self.name)
+            .field("answer", &self.answer)
+            .field("ephemeral", &self.ephemeral)
+            .finish_non_exhaustive()
+    }
+}
