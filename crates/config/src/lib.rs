@@ -46,6 +46,13 @@ pub struct Config {
     pub tenants: Vec<Tenant>,
 }
 
+impl Config {
+    /// The configuration of a server that has one program, which answers to every name.
+    pub fn of_program(file: PathBuf) -> Self {
+        Self { server: Server::default(), tenants: vec![Tenant::of_program(file)] }
+    }
+}
+
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

@@ -21,8 +21,8 @@ pub struct Server {
     /// `threads`: reactor threads, 1 to 1024. Default: one for each core that the server may use.
     pub threads: Option<NonZeroUsize>,
     /// `slice`: how long a sandbox may run before it lets others on its thread run, 50 us to 1 s.
-    /// Default `"1 ms"`.
-    pub slice: Duration,
+    /// `None`: as the runtime has it.
+    pub slice: Option<Duration>,
     /// `drain`: how long exchanges may go on after the server was told to stop, up to 1 h.
     /// Default `"10 s"`.
     pub drain: Duration,
@@ -40,7 +40,7 @@ impl Default for Server {
         Self {
             listen: vec![Self::DEFAULT_LISTEN],
             threads: None,
-            slice: Duration::from_millis(1),
+            slice: None,
             drain: Duration::from_secs(10),
         }
     }
@@ -75,11 +75,9 @@ pub(crate) fn read(mut table: Reader<'_>) -> Server {
         threads: table
             .read("threads", |value| value.integer(1..=Server::MAX_THREADS))
             .and_then(|threads| NonZeroUsize::new(usize::try_from(threads).ok()?)),
-        slice: table
-            .read("slice", |value| {
-                value.duration(Duration::from_micros(50)..=Duration::from_secs(1))
-            })
-            .unwrap_or(default.slice),
+        slice: table.read("slice", |value| {
+            value.duration(Duration::from_micros(50)..=Duration::from_secs(1))
+        }),
         drain: table
             .read("drain", |value| value.duration(Duration::ZERO..=Duration::from_secs(3600)))
             .unwrap_or(default.drain),

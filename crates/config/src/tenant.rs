@@ -2,7 +2,7 @@
 
 use std::{
     ops::{Range, RangeInclusive},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -61,6 +61,36 @@ pub enum Serves {
 const MAX_EXCHANGES: u32 = 65_536;
 const QUEUE_TIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
+impl Tenant {
+    /// The tenant that `sandtide serve PROGRAM` serves: everything goes to the program, which may
+    /// have nothing but the default limits. Its name is made from the file's.
+    pub fn of_program(file: PathBuf) -> Self {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let name: String =
+            stem.chars().map(|c| if is_name_character(c) { c } else { '-' }).take(63).collect();
+        let name = name.trim_start_matches(['-', '_']);
+        Self {
+            name: if name.is_empty() { "program" } else { name }.to_owned(),
+            authorities: Vec::new(),
+            default: true,
+            path: "/".to_owned(),
+            serves: Serves::Program(Program {
+                file,
+                engine: None,
+                args: Vec::new(),
+                env: Vec::new(),
+                files: Vec::new(),
+            }),
+            ephemeral: true,
+            concurrency: None,
+            queue: None,
+            queue_time: None,
+            limits: Limits::default(),
+            log: LogLimits::default(),
+        }
+    }
+}
+
 /// What a tenant's table is read in.
 pub(crate) struct Surroundings<'a> {
     pub directory: &'a Path,
@@ -115,12 +145,15 @@ pub(crate) fn read(
     Claim { tenant, name_span: name.span(), authority_spans, default_span }
 }
 
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_'
+}
+
 fn check_name(name: &Spanned<String>, table: &Reader<'_>) {
     let text = name.get_ref();
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let valid = text.len() <= 63
-        && text.starts_with(plain)
-        && text.chars().all(|c| plain(c) || c == '-' || c == '_');
+    let valid = (1..=63).contains(&text.len())
+        && !text.starts_with(['-', '_'])
+        && text.chars().all(is_name_character);
     if !valid {
         let mistake = Mistake::new(name.span(), format!("`{text}` cannot be a tenant's name"));
         let hint = "up to 63 of `a`-`z`, `0`-`9`, `-` and `_`, the first a letter or a digit";

@@ -92,7 +92,10 @@ fn every_key_arrives() {
     let server = &config.server;
     assert_eq!(server.listen.len(), 2);
     assert_eq!(server.threads.map(|threads| threads.get()), Some(3));
-    assert_eq!((server.slice, server.drain), (Duration::from_micros(250), Duration::from_secs(60)));
+    assert_eq!(
+        (server.slice, server.drain),
+        (Some(Duration::from_micros(250)), Duration::from_secs(60))
+    );
 
     let [shop, constant] = &config.tenants[..] else { panic!("{config:?}") };
     let names = ["shop.example.com", "*.shop.example.com"].map(|n| Authority::parse(n).unwrap());
@@ -129,6 +132,18 @@ fn every_key_arrives() {
     let Serves::Respond(respond) = &constant.serves else { panic!("{constant:?}") };
     assert_eq!((respond.status.as_u16(), respond.body.as_str()), (404, "no"));
     assert_eq!(respond.headers.get_all("x-many").iter().count(), 2);
+}
+
+#[test]
+fn a_program_alone_is_a_configuration() {
+    let name = |file: &str| Config::of_program(file.into()).tenants.remove(0).name;
+    assert_eq!(name("build/examples/Hello.World.elf"), "hello-world");
+    assert_eq!(name("-_a"), "a");
+    assert_eq!(name("…"), "program");
+    let config = Config::of_program("x/y.elf".into());
+    assert!(config.tenants[0].default);
+    let Serves::Program(program) = &config.tenants[0].serves else { panic!("{config:?}") };
+    assert_eq!(program.file, Path::new("x/y.elf"));
 }
 
 #[test]
