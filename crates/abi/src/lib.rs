@@ -9,6 +9,7 @@
 //!
 //! These values are compiled into programs that are already out there. A change of a number or
 //! an offset is a new [`VERSION`]; the assertions at the end of each layout are there to remind.
+#![forbid(unsafe_code)]
 #![no_std]
 
 /// The version of this contract, as [`call::VERSION`] returns it.

@@ -13,6 +13,7 @@
 //! [`Fault`], a value; an `Err` is always a failure of our own.
 //!
 //! This crate does no I/O and knows no engine, no host and no operating system.
+#![forbid(unsafe_code)]
 
 mod body;
 mod console;
