@@ -104,12 +104,13 @@ impl Serving {
         started: Instant,
         progress: Progress,
     ) -> Self {
+        let spent = started.elapsed();
         let stage = match progress {
-            Progress::Waiting { until } => Stage::Running(lease, until),
-            Progress::Sliced | Progress::Ended(_) => Stage::Sliced(lease),
+            Progress::Waiting { until } if spent < reactor.slice.0 => Stage::Running(lease, until),
+            _ => Stage::Sliced(lease),
         };
         let mut serving = Self::new(reactor, local, exchange, stage, started);
-        serving.spent = started.elapsed();
+        serving.spent = spent;
         serving
     }
 

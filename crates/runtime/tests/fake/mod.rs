@@ -1,0 +1,322 @@
+//! An engine without guests: its sandboxes follow a script, chosen by the request's path, and
+//! check that they are used as they may be.
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use sandtide_engine::{
+    BodyError, Console, EngineError, Fault, Outcome, Program, ProgramId, Progress, ResetError,
+    Sandbox, SpawnError, Stream, Trap, TrapCause, Turn, Usage,
+};
+
+/// One thing that a fake guest does.
+#[derive(Clone)]
+pub enum Act {
+    /// Sends status and headers.
+    Begin(u16, Vec<(&'static str, &'static str)>),
+    /// Sends a piece of body; waits first while the response is full.
+    Write(Bytes),
+    /// Sends the number of exchanges that this state has seen.
+    WriteCount,
+    /// Sends the request's method, target, host and trailers, after its body was read.
+    WriteRequest,
+    /// Sends the request's body as it comes.
+    Echo,
+    /// Ends the response.
+    Finish(Vec<(&'static str, &'static str)>),
+    /// Uses up its slice once.
+    Slice,
+    /// Uses up its slices until the deadline.
+    Spin,
+    /// Waits until the gate opens.
+    Wait(Arc<Gate>),
+    /// Says that it waits until then, whenever it is run.
+    WaitForever(Option<Instant>),
+    /// Opens a gate for others.
+    Open(Arc<Gate>),
+    /// Writes to standard output.
+    Print(&'static str),
+    Fault(fn() -> Fault),
+    Engine,
+    Panic,
+    /// Ends as if it had answered.
+    ClaimDone,
+    /// The next reset fails.
+    SpoilReset,
+    /// The next reset panics.
+    PanicInReset,
+}
+
+pub fn answer(text: &'static str) -> Vec<Act> {
+    vec![
+        Act::Begin(200, vec![("content-type", "text/plain")]),
+        Act::Write(Bytes::from_static(text.as_bytes())),
+        Act::Finish(vec![]),
+    ]
+}
+
+pub fn trap() -> Fault {
+    let backtrace =
+        vec![sandtide_engine::Location { pc: 0x1234, symbol: Some(("secret".into(), 4)) }];
+    Fault::Trap(Trap { cause: TrapCause::Load, address: 0xdead, backtrace })
+}
+
+/// Something that guests wait for and tests open, and the other way round.
+#[derive(Default)]
+pub struct Gate {
+    is_open: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Gate {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub fn open(&self) {
+        self.is_open.store(true, SeqCst);
+        for waker in self.wakers.lock().unwrap().drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, waker: &Waker) -> bool {
+        self.wakers.lock().unwrap().push(waker.clone());
+        self.is_open.load(SeqCst)
+    }
+
+    pub async fn opened(&self) {
+        std::future::poll_fn(
+            |cx| {
+                if self.poll(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
+            },
+        )
+        .await;
+    }
+}
+
+/// What happened to the sandboxes of a program.
+#[derive(Default)]
+pub struct Stats {
+    pub spawned: AtomicUsize,
+    pub destroyed: AtomicUsize,
+    pub resets: AtomicUsize,
+    pub keeps: AtomicUsize,
+    pub runs: AtomicUsize,
+    /// The paths of the exchanges in the order in which they ran, once for each run.
+    pub order: Mutex<Vec<String>>,
+    /// Exchanges in sandboxes at a time, now and at most.
+    pub running: AtomicUsize,
+    pub most_running: AtomicUsize,
+}
+
+pub struct Fake {
+    scripts: HashMap<String, Vec<Act>>,
+    pub stats: Arc<Stats>,
+}
+
+impl Fake {
+    pub fn new(scripts: impl IntoIterator<Item = (&'static str, Vec<Act>)>) -> Arc<Self> {
+        let scripts = scripts.into_iter().map(|(path, acts)| (path.to_owned(), acts)).collect();
+        Arc::new(Self { scripts, stats: Arc::default() })
+    }
+}
+
+impl Program for Fake {
+    fn id(&self) -> ProgramId {
+        ProgramId([7; 32])
+    }
+
+    fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {
+        self.stats.spawned.fetch_add(1, SeqCst);
+        Ok(Box::new(FakeSandbox {
+            scripts: self.scripts.clone(),
+            stats: self.stats.clone(),
+            console,
+            script: None,
+            step: 0,
+            count: 0,
+            is_over: false,
+            spoilt: None,
+        }))
+    }
+}
+
+struct FakeSandbox {
+    scripts: HashMap<String, Vec<Act>>,
+    stats: Arc<Stats>,
+    console: Arc<dyn Console>,
+    /// `None` at the snapshot.
+    script: Option<Vec<Act>>,
+    step: usize,
+    /// The guest's state.
+    count: u64,
+    is_over: bool,
+    spoilt: Option<bool>,
+}
+
+impl Drop for FakeSandbox {
+    fn drop(&mut self) {
+        self.stats.destroyed.fetch_add(1, SeqCst);
+        if self.script.is_some() && !self.is_over {
+            self.stats.running.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        map.append(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    map
+}
+
+impl FakeSandbox {
+    fn act(&mut self, act: &Act, turn: &mut Turn<'_, '_>) -> Option<Progress> {
+        let response = &mut turn.exchange.response;
+        match act {
+            Act::Begin(status, fields) => response.begin(*status, headers(fields)).unwrap(),
+            Act::Write(_) if response.is_full() => {
+                return Some(Progress::Waiting { until: None });
+            }
+            Act::Write(bytes) => response.write(bytes).unwrap(),
+            Act::WriteCount => response.write(self.count.to_string().as_bytes()).unwrap(),
+            Act::WriteRequest => {
+                let request = &turn.exchange.request;
+                let text =
+                    format!("{} {} {}", request.method, request.uri, turn.exchange.authority());
+                let trailers: Vec<_> =
+                    turn.exchange.body.trailers().into_iter().flatten().collect();
+                turn.exchange.response.write(format!("{text} {trailers:?}").as_bytes()).unwrap();
+            }
+            Act::Echo => loop {
+                if turn.exchange.response.is_full() {
+                    return Some(Progress::Waiting { until: None });
+                }
+                match turn.exchange.body.poll_data(turn.cx) {
+                    Poll::Pending => return Some(Progress::Waiting { until: None }),
+                    Poll::Ready(Err(BodyError::Aborted)) => {
+                        return Some(Progress::Ended(Outcome::ClientGone));
+                    }
+                    Poll::Ready(Err(error)) => {
+                        return Some(Progress::Ended(Outcome::Fault(Fault::RequestBody(error))));
+                    }
+                    Poll::Ready(Ok([])) => return None,
+                    Poll::Ready(Ok(data)) => {
+                        let length = data.len();
+                        turn.exchange.response.write(data).unwrap();
+                        turn.exchange.body.consume(length);
+                    }
+                }
+            },
+            Act::Finish(trailers) => {
+                let trailers = (!trailers.is_empty()).then(|| headers(trailers));
+                response.finish(trailers).unwrap();
+                return Some(Progress::Ended(Outcome::Done));
+            }
+            Act::Slice => {
+                self.step += 1;
+                return Some(Progress::Sliced);
+            }
+            Act::Spin => return Some(Progress::Sliced),
+            Act::Wait(gate) => {
+                if !gate.poll(turn.cx.waker()) {
+                    return Some(Progress::Waiting { until: None });
+                }
+            }
+            Act::WaitForever(until) => return Some(Progress::Waiting { until: *until }),
+            Act::Open(gate) => gate.open(),
+            Act::Print(text) => self.console.write(Stream::Stdout, text.as_bytes()),
+            Act::Fault(fault) => return Some(Progress::Ended(Outcome::Fault(fault()))),
+            Act::Engine => {
+                let error = EngineError::Invariant("of the test");
+                return Some(Progress::Ended(Outcome::Engine(error)));
+            }
+            Act::Panic => panic!("of the test"),
+            Act::ClaimDone => return Some(Progress::Ended(Outcome::Done)),
+            Act::SpoilReset => self.spoilt = Some(false),
+            Act::PanicInReset => self.spoilt = Some(true),
+        }
+        None
+    }
+
+    fn renewed(&mut self) -> Result<(), ResetError> {
+        let was_running = self.script.is_some() && !self.is_over;
+        if was_running {
+            self.stats.running.fetch_sub(1, SeqCst);
+        }
+        self.script = None;
+        self.step = 0;
+        self.is_over = false;
+        match self.spoilt {
+            None => Ok(()),
+            Some(true) => panic!("in the reset of the test"),
+            Some(false) => Err(ResetError(EngineError::Invariant("of the test"))),
+        }
+    }
+}
+
+impl Sandbox for FakeSandbox {
+    fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress {
+        assert!(!self.is_over, "run again after the end, without a reset");
+        assert!(turn.slice.0 > Duration::ZERO);
+        self.stats.runs.fetch_add(1, SeqCst);
+        let path = turn.exchange.request.uri.path().to_owned();
+        self.stats.order.lock().unwrap().push(path.clone());
+        if self.script.is_none() {
+            let script = self.scripts.get(&path).unwrap_or_else(|| panic!("no script for {path}"));
+            self.script = Some(script.clone());
+            self.count += 1;
+            let running = self.stats.running.fetch_add(1, SeqCst) + 1;
+            self.stats.most_running.fetch_max(running, SeqCst);
+        }
+        let script = self.script.clone().unwrap();
+        let progress = loop {
+            let act = script.get(self.step).expect("a script ends the exchange");
+            if matches!(act, Act::Slice | Act::Spin) && Instant::now() >= turn.deadline {
+                let fault = Fault::Deadline { limit: Duration::ZERO, backtrace: vec![] };
+                break Progress::Ended(Outcome::Fault(fault));
+            }
+            match self.act(act, turn) {
+                None => self.step += 1,
+                Some(progress) => break progress,
+            }
+        };
+        if let Progress::Ended(_) = progress {
+            self.is_over = true;
+            self.stats.running.fetch_sub(1, SeqCst);
+        }
+        progress
+    }
+
+    fn reset(&mut self) -> Result<(), ResetError> {
+        self.stats.resets.fetch_add(1, SeqCst);
+        self.count = 0;
+        self.renewed()
+    }
+
+    fn keep(&mut self) -> Result<(), ResetError> {
+        assert!(self.is_over, "kept before the end");
+        self.stats.keeps.fetch_add(1, SeqCst);
+        self.renewed()
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { instructions: 10, pages_written: 2, calls: 1 }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
+}
