@@ -1,1 +1,28 @@
-//! See ARCHITECTURE.md.
+//! The native host: HTTP/1.1 on hyper, one reactor thread per core.
+//!
+//! ```text
+//!   Server ── one listener per thread and address (SO_REUSEPORT)
+//!     └─ reactor thread ── event loop, runtime::Reactor, turnstile
+//!          └─ connection ── hyper over a Wire that sends once per turn
+//!               └─ request ── front: checks → Reactor::begin → response, or Serving as its body
+//! ```
+//!
+//! The host owns the framing of messages: what a guest says about lengths, connections and
+//! transfer codings is dropped or checked. A guest that streams announces its trailers in a
+//! `trailer` header, as RFC 9110 §6.6.2 has it; they reach clients that sent `te: trailers`.
+#![forbid(unsafe_code)]
+
+mod body;
+mod connection;
+mod framing;
+mod front;
+mod listen;
+mod reactor;
+mod server;
+mod source;
+mod timers;
+mod watched;
+mod wire;
+
+pub use listen::BindError;
+pub use server::{Options, ServeError, Server};

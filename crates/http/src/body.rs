@@ -1,0 +1,127 @@
+//! A response's body on its way to the client.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use sandtide_engine as engine;
+use sandtide_runtime::Broken;
+
+use crate::watched::Watched;
+
+/// What hyper sends.
+pub(crate) enum ResponseBody {
+    /// All of it.
+    Full(Bytes),
+    /// All of it, and trailers.
+    Trailing(Box<Trailing>),
+    /// The guest goes on while it is sent.
+    Serving(Box<Stream>),
+}
+
+pub(crate) struct Trailing {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+}
+
+/// The rest of an exchange.
+pub(crate) struct Stream {
+    serving: Watched,
+    /// What is missing of the length that the guest announced.
+    left: Option<u64>,
+}
+
+/// The response cannot be completed; the connection is cut.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error("exchange {0} answered another length than it announced")]
+    Length(engine::ExchangeId),
+}
+
+impl ResponseBody {
+    pub(crate) fn trailing(data: Bytes, trailers: HeaderMap) -> Self {
+        Self::Trailing(Box::new(Trailing { data, trailers: Some(trailers) }))
+    }
+
+    /// The rest of the exchange; of `length` bytes, if the guest announced that.
+    pub(crate) fn serving(serving: Watched, length: Option<u64>) -> Self {
+        Self::Serving(Box::new(Stream { serving, left: length }))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Ready(match self.get_mut() {
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)))
+            }
+            Self::Trailing(whole) => {
+                let data = std::mem::take(&mut whole.data);
+                if data.is_empty() {
+                    whole.trailers.take().map(|map| Ok(Frame::trailers(map)))
+                } else {
+                    Some(Ok(Frame::data(data)))
+                }
+            }
+            Self::Serving(stream) => ready!(stream.poll_frame(cx)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_empty(),
+            Self::Trailing(whole) => whole.data.is_empty() && whole.trailers.is_none(),
+            Self::Serving(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            // A length would leave no room for the trailers in HTTP/1.1.
+            Self::Trailing(_) => SizeHint::default(),
+            Self::Serving(stream) => stream.left.map(SizeHint::with_exact).unwrap_or_default(),
+        }
+    }
+}
+
+impl Stream {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(self.serving.poll_frame(cx));
+        let id = self.serving.id();
+        Poll::Ready(match frame {
+            Some(Ok(engine::Frame::Data(data))) => match &mut self.left {
+                None => Some(Ok(Frame::data(data))),
+                Some(left) => match left.checked_sub(data.len() as u64) {
+                    Some(rest) => {
+                        *left = rest;
+                        Some(Ok(Frame::data(data)))
+                    }
+                    None => Some(Err(BodyError::Length(id))),
+                },
+            },
+            Some(Ok(engine::Frame::Trailers(_))) | None if self.left.is_some_and(|n| n > 0) => {
+                Some(Err(BodyError::Length(id)))
+            }
+            Some(Ok(engine::Frame::Trailers(map))) => Some(Ok(Frame::trailers(map))),
+            Some(Err(broken)) => Some(Err(broken.into())),
+            None => None,
+        })
+    }
+}
