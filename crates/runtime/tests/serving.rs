@@ -26,10 +26,13 @@ use sandtide_runtime::{
     Sleep, Table, Tenant, Timers, Whole,
 };
 
+/// When a timer would go off, and whether it has.
+type Armed = (Instant, Rc<Cell<bool>>);
+
 /// Timers that go off when the test says so.
 #[derive(Clone, Default)]
 struct Clock {
-    armed: Rc<RefCell<Vec<(Instant, Rc<Cell<bool>>)>>>,
+    armed: Rc<RefCell<Vec<Armed>>>,
 }
 
 impl Timers for Clock {
