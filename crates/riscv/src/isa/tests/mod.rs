@@ -1,5 +1,30 @@
 //! Tests of the instruction set.
 
+mod decode;
+mod differential;
+mod run;
+mod speed;
+
 use sandtide_memory::{Access, Space};
 
-use super::{Code, Cpu, Exit, run};
+use super::{Code, Cpu};
+
+/// Where test code lies.
+const CODE: u32 = 0x10000;
+/// Where test data lies.
+const DATA: u32 = 0x400_0000;
+
+/// A guest with code and data, at the start of its code.
+fn guest(words: &[u32], data: &[u8]) -> (Cpu, Space, Code) {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let whole_pages = |length: usize| length.next_multiple_of(4096) as u64;
+    let mut space = Space::new(256 << 20).unwrap();
+    let code_length = whole_pages(bytes.len());
+    space.map(u64::from(CODE), code_length, Access::READ.and(Access::EXECUTE));
+    space.initialise(CODE, &bytes).unwrap();
+    let data_length = whole_pages(data.len().max(1));
+    space.map(u64::from(DATA), data_length, Access::READ.and(Access::WRITE));
+    space.initialise(DATA, data).unwrap();
+    let code = Code::new([u64::from(CODE)..u64::from(CODE) + code_length]).unwrap();
+    (Cpu::new(u64::from(CODE)), space, code)
+}

@@ -1,0 +1,156 @@
+//! The same instructions under QEMU user mode and here: the same registers, flags and memory.
+//!
+//! A program of many cases is made of raw words: each case loads all registers from its block of
+//! memory, runs random instructions, and saves all registers to its block. At the end the program
+//! writes all blocks to its standard output. QEMU runs it as an ELF file; here its words and data
+//! are run directly, and the two outputs are compared.
+
+mod encodings;
+mod generate;
+mod image;
+
+use std::{collections::BTreeSet, env, fs, io::Write, os::unix::fs::PermissionsExt, process};
+
+use rand::{SeedableRng, rngs::StdRng};
+
+use self::{
+    generate::{Class, Generator},
+    image::{BLOCK, Program, describe},
+};
+use super::{CODE, DATA, guest};
+use crate::isa::{Exit, insn::op, run};
+
+/// How many cases a program has.
+const CASES: usize = 1000;
+
+/// Whether QEMU can be used. Without it the test is skipped, loudly, unless it is required.
+fn has_qemu() -> bool {
+    let found = process::Command::new("qemu-riscv64").arg("--version").output().is_ok();
+    if !found {
+        let required = env::var_os("SANDTIDE_REQUIRE_QEMU").is_some_and(|value| value == "1");
+        assert!(!required, "`qemu-riscv64` is required but not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: `qemu-riscv64` is not installed");
+    }
+    found
+}
+
+/// What QEMU writes when it runs a program.
+fn run_in_qemu(program: &Program) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("program");
+    fs::write(&path, program.elf()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = process::Command::new("qemu-riscv64")
+        .args(["-cpu", "rv64,zba=true,zbb=true,zbs=true"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "qemu: {:?} {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+/// What the interpreter leaves in the blocks, running in pieces of `piece` instructions.
+fn run_here(program: &Program, piece: u64) -> Vec<u8> {
+    let (mut cpu, mut space, code) = guest(&program.words, &program.data);
+    loop {
+        let mut budget = piece;
+        match run(&mut cpu, &mut space, &code, &mut budget) {
+            Exit::Budget => {}
+            Exit::Call => break,
+            other => panic!("{other:x?} at {:#x}: {}", cpu.pc, program.around(cpu.pc)),
+        }
+    }
+    assert_eq!((cpu.x[17], cpu.x[11]), (64, u64::from(DATA)), "the first call is `write`");
+    space.view(DATA, program.data.len()).unwrap().to_vec()
+}
+
+fn compare(class: Class, seed: u64) {
+    if !has_qemu() {
+        return;
+    }
+    let mut generator = Generator::new(StdRng::seed_from_u64(seed), class);
+    let program = Program::new((0..CASES).map(|_| generator.case()).collect());
+    let (here, qemu) = (run_here(&program, 1 << 40), run_in_qemu(&program));
+    assert_eq!(here.len(), qemu.len());
+    for (number, (here, qemu)) in here.chunks(BLOCK).zip(qemu.chunks(BLOCK)).enumerate() {
+        if here != qemu {
+            panic!("{class:?} case {number}\n{}", describe(&program, number, here, qemu));
+        }
+    }
+    assert!(here == run_here(&program, 7), "in pieces, the result is different");
+}
+
+#[test]
+fn integers_are_as_in_qemu() {
+    compare(Class::Integer, 1);
+}
+
+#[test]
+fn compressed_instructions_are_as_in_qemu() {
+    compare(Class::Compressed, 2);
+}
+
+#[test]
+fn memory_is_as_in_qemu() {
+    compare(Class::Memory, 3);
+}
+
+#[test]
+fn jumps_are_as_in_qemu() {
+    compare(Class::Jump, 4);
+}
+
+#[test]
+fn single_precision_is_as_in_qemu() {
+    compare(Class::Single, 5);
+    compare(Class::Single, 6);
+}
+
+#[test]
+fn double_precision_is_as_in_qemu() {
+    compare(Class::Double, 7);
+    compare(Class::Double, 8);
+}
+
+/// Every operation of the decoder comes up in the cases above.
+#[test]
+fn every_operation_is_compared() {
+    let mut seen = BTreeSet::new();
+    let mut functions = BTreeSet::new();
+    for (class, seed) in [
+        (Class::Integer, 1),
+        (Class::Compressed, 2),
+        (Class::Memory, 3),
+        (Class::Jump, 4),
+        (Class::Single, 5),
+        (Class::Double, 7),
+    ] {
+        let mut generator = Generator::new(StdRng::seed_from_u64(seed), class);
+        for _ in 0..CASES {
+            for insn in generator.case().instructions() {
+                seen.insert(insn.op());
+                match insn.op() {
+                    op::FLOAT_S | op::FLOAT_D => functions.insert((insn.op(), insn.0 >> 48 & 31)),
+                    op::ATOMIC_W | op::ATOMIC_D => functions.insert((insn.op(), insn.immediate())),
+                    _ => false,
+                };
+            }
+        }
+    }
+    // These end a run; `run.rs` tests them. (0: not decoded yet.)
+    seen.extend([0, op::ILLEGAL, op::EBREAK, op::C_EBREAK, op::ECALL]);
+    let missing: Vec<_> = op::NAMES
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !seen.contains(&(*number as u8)))
+        .map(|(_, name)| name)
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(functions.len(), 2 * 29 + 2 * 11);
+    assert_eq!(CODE % 4096, 0);
+}
