@@ -30,6 +30,7 @@ pub use authority::{Authority, AuthorityError};
 pub use limits::LogLimits;
 pub use problem::{Problem, Problems};
 pub use program::{Program, is_env_name, is_guest_path};
+pub use reader::suggest;
 pub use respond::Respond;
 pub use server::{ListenError, Server, parse_listen};
 pub use tenant::{Serves, Tenant};

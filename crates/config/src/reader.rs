@@ -101,8 +101,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A hint for a word that is not one of `known`.
-pub(crate) fn suggest(word: &str, known: &[&str]) -> String {
+/// A hint for a word that is not one of `known`: the nearest one, or all of them.
+pub fn suggest(word: &str, known: &[&str]) -> String {
     // A third of the word may be wrong; beyond that a guess confuses more than it helps.
     let near = known
         .iter()
