@@ -36,7 +36,8 @@ test:
 
 bench: examples
 	@scripts/setup bench
-	SANDTIDE=$(SANDTIDE) bench/run
+	cargo build --release -p sandtide-bench
+	bench/run
 
 lint:
 	scripts/lint
