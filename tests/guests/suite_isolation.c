@@ -1,0 +1,948 @@
+/*
+ * Leaves secrets in every place that a request can leave something in, and looks for them.
+ *
+ *     /plant/<place>/<ending>    with header x-secret: leaves the secret, then ends so
+ *     /probe/<place>             with header x-masked: `clean`, or what was found
+ *     /random                    random numbers from every source
+ *     /line?<text>               writes a line without an end to the console
+ *
+ * A probe gets the secret XORed with MASK, so that looking for it does not plant it. The suite is
+ * tests/tests/isolation.rs.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandtide.h"
+
+#define MASK 0x5aa5c33c0ff01e2dull
+#define PAGE 4096
+#define CLEAN "clean"
+
+static const char *dirty(const char *what)
+{
+    return what;
+}
+
+/* ---- Waiting for a request, with every register under control ------------------------------ */
+
+#define CAPACITY 65536
+static unsigned char block[CAPACITY] __attribute__((aligned(PAGE), used));
+static struct sandtide_response answer __attribute__((used));
+
+/* x0 to x31, f0 to f31, fcsr: as they were right behind the call that got the request. */
+struct registers {
+    uint64_t x[32];
+    uint64_t f[32];
+    uint64_t fcsr;
+};
+static struct registers saw __attribute__((used));
+static uint64_t kept[32] __attribute__((used));
+
+/* What every register holds while the program waits, so that whatever else is there is left over. */
+#define PATTERN(n) (0x7000 + (n))
+
+long wait_for_request(void);
+long answer_with_registers(uint64_t secret);
+void end_with_registers(uint64_t secret, void (*ending)(void)) __attribute__((noreturn));
+
+__asm__(
+    ".text\n"
+    ".macro each_temporary do\n"
+    ".irp n,1,5,6,7,8,9,12,13,14,15,16,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+    "    \\do \\n\n"
+    ".endr\n"
+    ".endm\n"
+    ".macro pattern n\n"
+    "    li x\\n, 0x7000 + \\n\n"
+    ".endm\n"
+    ".macro keep_callee_saved\n"
+    "    lla t0, kept\n"
+    ".irp n,1,2,8,9,18,19,20,21,22,23,24,25,26,27\n"
+    "    sd x\\n, 8 * \\n(t0)\n"
+    ".endr\n"
+    "    lla t0, kept_float\n"
+    ".irp n,8,9,18,19,20,21,22,23,24,25,26,27\n"
+    "    fsd f\\n, 8 * \\n(t0)\n"
+    ".endr\n"
+    "    addi sp, sp, -544\n"
+    ".endm\n"
+    ".bss\n"
+    ".balign 8\n"
+    "kept_float: .skip 256\n"
+    ".text\n"
+
+    ".globl wait_for_request\n"
+    "wait_for_request:\n"
+    "    keep_callee_saved\n"
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+    "    li t0, 0x7000 + \\n\n"
+    "    fmv.d.x f\\n, t0\n"
+    ".endr\n"
+    "    each_temporary pattern\n"
+    "next_request:\n"
+    "    lla a0, block\n"
+    "    li a1, 65536\n"
+    "    li a7, 0x535401\n"
+    "    ecall\n"
+    /* Everything into the frame, by way of sp alone. */
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+    "    sd x\\n, 8 * \\n(sp)\n"
+    "    fsd f\\n, 256 + 8 * \\n(sp)\n"
+    ".endr\n"
+    "    frcsr t0\n"
+    "    sd t0, 512(sp)\n"
+    /* Ordinary code follows: ordinary rounding. */
+    "    fscsr zero\n"
+    "    lla t1, saw\n"
+    "    mv t2, sp\n"
+    "    addi t3, sp, 520\n"
+    "1:  ld t0, 0(t2)\n"
+    "    sd t0, 0(t1)\n"
+    "    addi t1, t1, 8\n"
+    "    addi t2, t2, 8\n"
+    "    bltu t2, t3, 1b\n"
+    "    lla t0, kept_float\n"
+    ".irp n,8,9,18,19,20,21,22,23,24,25,26,27\n"
+    "    fld f\\n, 8 * \\n(t0)\n"
+    ".endr\n"
+    "    lla t0, kept\n"
+    ".irp n,1,2,8,9,18,19,20,21,22,23,24,25,26,27\n"
+    "    ld x\\n, 8 * \\n(t0)\n"
+    ".endr\n"
+    "    ret\n"
+
+    /* Every register but those that the call needs, floating point and its state. */
+    ".macro plant n\n"
+    "    mv x\\n, a0\n"
+    ".endm\n"
+    ".macro plant_float\n"
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+    "    fmv.d.x f\\n, a0\n"
+    ".endr\n"
+    "    li t0, 0x7f\n"
+    "    fscsr t0\n"
+    ".endm\n"
+
+    /* Answers with the registers full; returns with the next request, if state is kept. */
+    ".globl answer_with_registers\n"
+    "answer_with_registers:\n"
+    "    keep_callee_saved\n"
+    "    plant_float\n"
+    "    each_temporary plant\n"
+    "    lla a0, answer\n"
+    "    li a7, 0x535402\n"
+    "    ecall\n"
+    "    j next_request\n"
+
+    /* The secret stays where the ending does not overwrite it. */
+    ".globl end_with_registers\n"
+    "end_with_registers:\n"
+    "    mv a1, a1\n"
+    "    plant_float\n"
+    "    each_temporary plant\n"
+    "    jr a1\n");
+
+/* ---- What there is when the program waits for its first request ----------------------------- */
+
+static uint64_t data[2048] = {[0 ... 2047] = 0x0123456789abcdefull};
+static uint64_t bss[2048];
+static __thread uint64_t tls[64] = {[0 ... 63] = 77};
+static pthread_key_t key;
+static char stdout_buffer[4096];
+
+static struct {
+    char *brk;
+    char *next_map;
+    char cwd[64];
+    mode_t mask;
+    int scratch_file, granted_file;
+    uint64_t *writable, *readonly;
+    char *hole;
+    char *argument;
+} boot;
+
+static uint64_t *map(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void need(int condition, const char *what)
+{
+    if (!condition) {
+        perror(what);
+        exit(9);
+    }
+}
+
+static void set_up(char **arguments)
+{
+    boot.scratch_file = open("/tmp/boot", O_RDWR | O_CREAT, 0600);
+    need(boot.scratch_file >= 0, "/tmp/boot");
+    need(write(boot.scratch_file, "original", 8) == 8, "write");
+    boot.granted_file = open("/data/file", O_RDONLY);
+    need(boot.granted_file >= 0, "/data/file");
+    boot.writable = map(PAGE);
+    boot.readonly = map(PAGE);
+    boot.hole = (char *)map(PAGE);
+    need(boot.writable && boot.readonly && boot.hole, "mmap");
+    boot.writable[0] = boot.readonly[0] = 42;
+    need(mprotect(boot.readonly, PAGE, PROT_READ) == 0, "mprotect");
+    need(munmap(boot.hole, PAGE) == 0, "munmap");
+    need(pthread_key_create(&key, NULL) == 0, "pthread_key_create");
+    setvbuf(stdout, stdout_buffer, _IOFBF, sizeof(stdout_buffer));
+    need(getcwd(boot.cwd, sizeof(boot.cwd)) != NULL, "getcwd");
+    boot.mask = umask(022);
+    umask(boot.mask);
+    boot.argument = arguments[0];
+    boot.brk = sbrk(0);
+    boot.next_map = (char *)map(64 * PAGE);
+    need(boot.next_map != NULL, "mmap");
+    need(munmap(boot.next_map, 64 * PAGE) == 0, "munmap");
+}
+
+/* ---- Places ---------------------------------------------------------------------------------- */
+
+/* Where the secret lies in a range of memory. */
+static int holds(const volatile void *from, size_t size, uint64_t masked)
+{
+    const volatile uint64_t *word = from;
+    for (size_t i = 0; i < size / 8; i++)
+        if ((word[i] ^ MASK) == masked)
+            return 1;
+    return 0;
+}
+
+static void fill(void *to, size_t size, uint64_t secret)
+{
+    volatile uint64_t *word = to;
+    for (size_t i = 0; i < size / 8; i++)
+        word[i] = secret;
+}
+
+static void plant_data(uint64_t secret)
+{
+    fill(data, sizeof(data), secret);
+}
+
+static const char *probe_data(uint64_t masked)
+{
+    (void)masked;
+    for (size_t i = 0; i < 2048; i++)
+        if (((volatile uint64_t *)data)[i] != 0x0123456789abcdefull)
+            return dirty(".data has changed");
+    return CLEAN;
+}
+
+static void plant_bss(uint64_t secret)
+{
+    fill(bss, sizeof(bss), secret);
+}
+
+static const char *probe_bss(uint64_t masked)
+{
+    (void)masked;
+    for (size_t i = 0; i < 2048; i++)
+        if (((volatile uint64_t *)bss)[i])
+            return dirty(".bss is not zero");
+    return CLEAN;
+}
+
+static const size_t SIZES[] = {16, 64, 256, 1024, 8192, 65536, 300000};
+
+static void plant_malloc(uint64_t secret)
+{
+    for (int round = 0; round < 4; round++)
+        for (size_t i = 0; i < sizeof(SIZES) / sizeof(*SIZES); i++) {
+            char *volatile chunk = malloc(SIZES[i]);
+            if (chunk)
+                fill(chunk, SIZES[i], secret);
+            if (round % 2)
+                free(chunk);
+        }
+}
+
+static const char *probe_malloc(uint64_t masked)
+{
+    for (int round = 0; round < 4; round++)
+        for (size_t i = 0; i < sizeof(SIZES) / sizeof(*SIZES); i++) {
+            char *chunk = malloc(SIZES[i]);
+            if (!chunk)
+                return dirty("malloc fails");
+            if (holds(chunk, SIZES[i], masked))
+                return dirty("the secret lies in a fresh chunk");
+        }
+    if ((char *)sbrk(0) > boot.brk && holds(boot.brk, (size_t)((char *)sbrk(0) - boot.brk), masked))
+        return dirty("the secret lies in the heap");
+    return CLEAN;
+}
+
+static void plant_brk(uint64_t secret)
+{
+    char *from = sbrk(16 * PAGE);
+    if (from != (char *)-1)
+        fill(from, 16 * PAGE, secret);
+}
+
+static const char *probe_brk(uint64_t masked)
+{
+    (void)masked;
+    if (sbrk(0) != boot.brk)
+        return dirty("the break has moved");
+    volatile uint64_t *from = sbrk(16 * PAGE);
+    for (size_t i = 0; i < 16 * PAGE / 8; i++)
+        if (from[i])
+            return dirty("fresh heap is not zero");
+    return CLEAN;
+}
+
+static void plant_mmap(uint64_t secret)
+{
+    uint64_t *gone = map(64 * PAGE), *stays = map(64 * PAGE);
+    fill(gone, 64 * PAGE, secret);
+    fill(stays, 64 * PAGE, secret);
+    munmap(gone, 64 * PAGE);
+}
+
+static const char *probe_mmap(uint64_t masked)
+{
+    (void)masked;
+    for (int i = 0; i < 2; i++) {
+        volatile uint64_t *fresh = map(64 * PAGE);
+        if (!fresh)
+            return dirty("mmap fails");
+        if (i == 0 && (char *)fresh != boot.next_map)
+            return dirty("the layout of mappings has changed");
+        for (size_t at = 0; at < 64 * PAGE / 8; at++)
+            if (fresh[at])
+                return dirty("a fresh mapping is not zero");
+    }
+    return CLEAN;
+}
+
+static __attribute__((noinline)) int deep(int depth, uint64_t secret)
+{
+    volatile uint64_t frame[128];
+    for (int i = 0; i < 128; i++)
+        frame[i] = secret;
+    return depth ? deep(depth - 1, secret) + (int)frame[depth % 128] : (int)frame[0];
+}
+
+static void plant_stack(uint64_t secret)
+{
+    if (deep(80, secret) == 1)
+        abort(); /* the sum is used, so that it is computed */
+}
+
+static const char *probe_stack(uint64_t masked)
+{
+    const char *top = __builtin_frame_address(0);
+    return holds(top - 80 * 1024, 79 * 1024, masked) ? dirty("the secret lies on the stack") : CLEAN;
+}
+
+static void plant_tls(uint64_t secret)
+{
+    fill(tls, sizeof(tls), secret);
+    pthread_setspecific(key, (void *)(uintptr_t)secret);
+}
+
+static const char *probe_tls(uint64_t masked)
+{
+    (void)masked;
+    for (int i = 0; i < 64; i++)
+        if (((volatile uint64_t *)tls)[i] != 77)
+            return dirty("thread-local storage has changed");
+    return pthread_getspecific(key) ? dirty("a thread-specific value is there") : CLEAN;
+}
+
+/* Planted together with the ending. */
+static int with_registers;
+
+static void plant_registers(uint64_t secret)
+{
+    (void)secret;
+    with_registers = 1;
+}
+
+static const char *probe_registers(uint64_t masked)
+{
+    static char text[64];
+    for (int n = 1; n < 32; n++) {
+        uint64_t expected = PATTERN((uint64_t)n);
+        if (n == 2)
+            expected = kept[2] - 544;
+        if (n == 3 || n == 4)
+            continue; /* gp and tp: the program would not have come here */
+        if (n == 10)
+            expected = *(uint32_t *)(void *)block;
+        if (n == 11)
+            expected = CAPACITY;
+        if (n == 17)
+            expected = SANDTIDE_CALL_NEXT_REQUEST;
+        if (saw.x[n] == expected)
+            continue;
+        snprintf(text, sizeof(text), "x%d holds %s", n,
+                 (saw.x[n] ^ MASK) == masked ? "the secret" : "something");
+        return dirty(text);
+    }
+    return CLEAN;
+}
+
+static const char *probe_float(uint64_t masked)
+{
+    static char text[64];
+    (void)masked;
+    for (unsigned n = 0; n < 32; n++)
+        if (saw.f[n] != PATTERN(n)) {
+            snprintf(text, sizeof(text), "f%u holds something", n);
+            return dirty(text);
+        }
+    return saw.fcsr ? dirty("fcsr holds something") : CLEAN;
+}
+
+static void plant_descriptors(uint64_t secret)
+{
+    int ends[2];
+    int file = open("/tmp/left", O_RDWR | O_CREAT, 0600);
+    if (write(file, &secret, 8) != 8)
+        perror("write");
+    dup2(file, 12);
+    if (pipe(ends) == 0 && write(ends[1], &secret, 8) != 8)
+        perror("write");
+    close(boot.scratch_file);
+}
+
+static const char *probe_descriptors(uint64_t masked)
+{
+    (void)masked;
+    for (int fd = 0; fd < 32; fd++) {
+        int expected = fd <= 2 || fd == boot.scratch_file || fd == boot.granted_file;
+        if ((fcntl(fd, F_GETFD) >= 0) != expected)
+            return dirty(expected ? "a descriptor was closed" : "a descriptor was left open");
+    }
+    return CLEAN;
+}
+
+static void plant_offsets(uint64_t secret)
+{
+    lseek(boot.scratch_file, (off_t)(secret % 1000) + 1, SEEK_SET);
+    lseek(boot.granted_file, 3, SEEK_SET);
+    fcntl(boot.scratch_file, F_SETFL, O_APPEND);
+}
+
+static const char *probe_offsets(uint64_t masked)
+{
+    (void)masked;
+    if (lseek(boot.scratch_file, 0, SEEK_CUR) != 8)
+        return dirty("the offset of a scratch file has moved");
+    if (lseek(boot.granted_file, 0, SEEK_CUR) != 0)
+        return dirty("the offset of a granted file has moved");
+    if (fcntl(boot.scratch_file, F_GETFL) & O_APPEND)
+        return dirty("the flags of a descriptor have changed");
+    return CLEAN;
+}
+
+static void plant_scratch(uint64_t secret)
+{
+    mkdir("/tmp/directory", 0700);
+    int file = open("/tmp/directory/secret", O_RDWR | O_CREAT, 0600);
+    for (int i = 0; i < 1000; i++)
+        if (write(file, &secret, 8) != 8)
+            perror("write");
+    close(file);
+    if (pwrite(boot.scratch_file, &secret, 8, 0) != 8)
+        perror("pwrite");
+    if (pwrite(boot.scratch_file, &secret, 8, 5000) != 8)
+        perror("pwrite");
+}
+
+static const char *probe_scratch(uint64_t masked)
+{
+    char bytes[16] = {0};
+    struct stat status;
+    (void)masked;
+    if (stat("/tmp/directory", &status) == 0 || stat("/tmp/directory/secret", &status) == 0)
+        return dirty("a file was left in the scratch area");
+    if (pread(boot.scratch_file, bytes, 16, 0) != 8 || memcmp(bytes, "original", 8))
+        return dirty("a file from before has changed");
+    int file = open("/tmp/fresh", O_RDWR | O_CREAT, 0600);
+    uint64_t words[64];
+    if (ftruncate(file, 8192) || pread(file, words, sizeof(words), 0) != sizeof(words))
+        return dirty("a fresh file cannot be read");
+    for (int i = 0; i < 64; i++)
+        if (words[i])
+            return dirty("a fresh file is not zero");
+    return CLEAN;
+}
+
+static void plant_protection(uint64_t secret)
+{
+    mprotect(boot.readonly, PAGE, PROT_READ | PROT_WRITE);
+    boot.readonly[0] = secret;
+    mprotect(boot.writable, PAGE, PROT_NONE);
+}
+
+static const char *probe_protection(uint64_t masked)
+{
+    (void)masked;
+    /* The kernel tells without a trap. */
+    if (pread(boot.scratch_file, boot.readonly + 1, 1, 0) >= 0)
+        return dirty("a read-only page can be written");
+    if (pread(boot.scratch_file, boot.writable + 1, 1, 0) != 1)
+        return dirty("a writable page cannot be written");
+    if (boot.readonly[0] != 42 || boot.writable[0] != 42)
+        return dirty("a page has changed");
+    return CLEAN;
+}
+
+static void plant_mappings(uint64_t secret)
+{
+    munmap(boot.readonly, PAGE);
+    uint64_t *at = mmap(boot.hole, PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (at != MAP_FAILED)
+        *at = secret;
+}
+
+static const char *probe_mappings(uint64_t masked)
+{
+    (void)masked;
+    if (pread(boot.scratch_file, boot.hole, 1, 0) >= 0)
+        return dirty("a mapping was left");
+    if (pwrite(boot.scratch_file, boot.readonly, 1, 8) != 1)
+        return dirty("a mapping is gone");
+    return boot.readonly[0] == 42 ? CLEAN : dirty("a mapping has changed");
+}
+
+static __attribute__((noinline, aligned(PAGE))) int overwritten(void)
+{
+    int one = 1;
+    __asm__ volatile("nop\nnop\nnop\nnop" : "+r"(one));
+    return one;
+}
+
+static void plant_code(uint64_t secret)
+{
+    static const uint32_t code[] = {0x06300513 /* li a0, 99 */, 0x00008067 /* ret */};
+    void *page = (void *)((uintptr_t)overwritten & ~(uintptr_t)(PAGE - 1));
+    (void)secret;
+    if (mprotect(page, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC))
+        return;
+    memcpy((void *)(uintptr_t)overwritten, code, sizeof(code));
+    __asm__ volatile("fence.i" ::: "memory");
+    int (*volatile function)(void) = overwritten;
+    if (function() != 99)
+        abort(); /* the plant must work, or the probe proves nothing */
+}
+
+static const char *probe_code(uint64_t masked)
+{
+    int (*volatile function)(void) = overwritten;
+    (void)masked;
+    if (function() != 1)
+        return dirty("code was overwritten");
+    if (pread(boot.scratch_file, (void *)(uintptr_t)overwritten, 1, 0) >= 0)
+        return dirty("code can be written");
+    return CLEAN;
+}
+
+#define THREADS 6
+static volatile uint64_t thread_turns;
+
+static void *left_running(void *nothing)
+{
+    for (;;) {
+        thread_turns++;
+        sched_yield();
+    }
+    return nothing;
+}
+
+static void *comes_to_an_end(void *nothing)
+{
+    return nothing;
+}
+
+static void plant_threads(uint64_t secret)
+{
+    (void)secret;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, left_running, NULL))
+            abort();
+    }
+    while (thread_turns < THREADS)
+        sched_yield();
+}
+
+static const char *probe_threads(uint64_t masked)
+{
+    pthread_t threads[THREADS];
+    (void)masked;
+    if (thread_turns)
+        return dirty("a thread has left its count");
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, comes_to_an_end, NULL))
+            return dirty("threads take up the limit");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 100; i++)
+        sched_yield();
+    return thread_turns ? dirty("a thread still runs") : CLEAN;
+}
+
+static void handler(int signal)
+{
+    (void)signal;
+}
+
+static void plant_signals(uint64_t secret)
+{
+    static char alternate[16384];
+    struct sigaction action = {.sa_handler = handler};
+    stack_t stack = {.ss_sp = alternate, .ss_size = sizeof(alternate)};
+    sigset_t set;
+    (void)secret;
+    sigaction(SIGUSR1, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGTERM, &action, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    raise(SIGUSR2);
+    sigaltstack(&stack, NULL);
+}
+
+static const char *probe_signals(uint64_t masked)
+{
+    sigset_t set;
+    stack_t stack;
+    (void)masked;
+    for (int signal = 1; signal < 32; signal++) {
+        struct sigaction action;
+        if (sigaction(signal, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+            return dirty("a signal has an action");
+    }
+    sigprocmask(SIG_BLOCK, NULL, &set);
+    for (int signal = 1; signal < 32; signal++)
+        if (sigismember(&set, signal))
+            return dirty("a signal is blocked");
+    if (sigpending(&set) == 0)
+        for (int signal = 1; signal < 32; signal++)
+            if (sigismember(&set, signal))
+                return dirty("a signal is pending");
+    if (sigaltstack(NULL, &stack) == 0 && !(stack.ss_flags & SS_DISABLE))
+        return dirty("there is an alternate stack");
+    return CLEAN;
+}
+
+static void plant_directory(uint64_t secret)
+{
+    (void)secret;
+    if (chdir("/tmp"))
+        perror("chdir");
+    umask(0);
+}
+
+static const char *probe_directory(uint64_t masked)
+{
+    char cwd[64];
+    (void)masked;
+    if (!getcwd(cwd, sizeof(cwd)) || strcmp(cwd, boot.cwd))
+        return dirty("the working directory has changed");
+    return umask(0) == boot.mask ? CLEAN : dirty("the umask has changed");
+}
+
+static void plant_environment(uint64_t secret)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%016llx", (unsigned long long)secret);
+    memcpy(getenv("ORIGINAL"), "no", 2);
+    setenv("SECRET", text, 1);
+    boot.argument[0] ^= 1;
+}
+
+static const char *probe_environment(uint64_t masked)
+{
+    (void)masked;
+    if (getenv("SECRET"))
+        return dirty("a variable was left");
+    const char *original = getenv("ORIGINAL");
+    if (!original || strcmp(original, "yes"))
+        return dirty("a variable was overwritten");
+    return strcmp(boot.argument, "isolation") ? dirty("an argument was overwritten") : CLEAN;
+}
+
+static void plant_stdio(uint64_t secret)
+{
+    printf("%016llx", (unsigned long long)secret);
+}
+
+static const char *probe_stdio(uint64_t masked)
+{
+    (void)masked;
+    if (__fpending(stdout))
+        return dirty("unwritten output was left");
+    for (size_t i = 0; i < sizeof(stdout_buffer); i++)
+        if (((volatile char *)stdout_buffer)[i])
+            return dirty("output was left in the buffer");
+    return CLEAN;
+}
+
+/* Several of the above, and then a look at every page that there is. */
+static void plant_anywhere(uint64_t secret)
+{
+    plant_data(secret);
+    plant_bss(secret);
+    plant_malloc(secret);
+    plant_brk(secret);
+    plant_mmap(secret);
+    plant_stack(secret);
+    plant_tls(secret);
+    plant_scratch(secret);
+    plant_environment(secret);
+}
+
+static sigjmp_buf unreadable;
+
+static void on_bad_read(int signal)
+{
+    (void)signal;
+    siglongjmp(unreadable, 1);
+}
+
+static const char *probe_anywhere(uint64_t masked)
+{
+    static char text[64];
+    struct sigaction action = {.sa_handler = on_bad_read, .sa_flags = SA_NODEFER};
+    volatile size_t readable = 0;
+    sigaction(SIGSEGV, &action, NULL);
+    for (volatile uintptr_t page = 0; page < 96u << 20; page += PAGE) {
+        if (sigsetjmp(unreadable, 0))
+            continue;
+        int found = holds((void *)page, PAGE, masked);
+        readable += 1;
+        if (found) {
+            snprintf(text, sizeof(text), "the secret lies at %#zx", (size_t)page);
+            return dirty(text);
+        }
+    }
+    return readable > 30 ? CLEAN : dirty("the sweep saw too little");
+}
+
+/* ---- Endings --------------------------------------------------------------------------------- */
+
+static void end_well(void)
+{
+    sandtide_respond_text(200, "planted");
+}
+
+static void end_in_a_trap(void)
+{
+    *(volatile int *)16 = 1;
+}
+
+static void end_by_abort(void)
+{
+    abort();
+}
+
+static void end_by_exit(void)
+{
+    _exit(3);
+}
+
+static void end_by_spinning(void)
+{
+    for (volatile uint64_t i = 0;; i++)
+        ;
+}
+
+static void end_by_memory(void)
+{
+    for (;;) {
+        uint64_t *taken = map(64 * PAGE);
+        if (!taken)
+            abort();
+        for (int i = 0; i < 64; i++)
+            ((volatile uint64_t *)taken)[i * PAGE / 8] = 1;
+    }
+}
+
+static void end_by_response(void)
+{
+    static char much[256 << 10];
+    sandtide_respond(200, NULL, 0, much, sizeof(much));
+    abort(); /* the limit should have ended it */
+}
+
+/* Waits for a body that does not end. */
+static void end_in_the_request(void)
+{
+    static char piece[1024];
+    if (write(2, "planted\n", 8) != 8)
+        abort();
+    while (sandtide_read(piece, sizeof(piece)) > 0)
+        ;
+}
+
+/* Writes a body that does not end. */
+static void end_in_the_response(void)
+{
+    static char piece[32 << 10];
+    sandtide_begin(200, NULL, 0);
+    sandtide_write("planted", 7);
+    while (sandtide_write(piece, sizeof(piece)) == 0)
+        ;
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*plant)(uint64_t secret);
+    const char *(*probe)(uint64_t masked);
+} places[] = {
+    {"data", plant_data, probe_data},
+    {"bss", plant_bss, probe_bss},
+    {"malloc", plant_malloc, probe_malloc},
+    {"brk", plant_brk, probe_brk},
+    {"mmap", plant_mmap, probe_mmap},
+    {"stack", plant_stack, probe_stack},
+    {"tls", plant_tls, probe_tls},
+    {"registers", plant_registers, probe_registers},
+    {"float", plant_registers, probe_float},
+    {"descriptors", plant_descriptors, probe_descriptors},
+    {"offsets", plant_offsets, probe_offsets},
+    {"scratch", plant_scratch, probe_scratch},
+    {"protection", plant_protection, probe_protection},
+    {"mappings", plant_mappings, probe_mappings},
+    {"code", plant_code, probe_code},
+    {"threads", plant_threads, probe_threads},
+    {"signals", plant_signals, probe_signals},
+    {"directory", plant_directory, probe_directory},
+    {"environment", plant_environment, probe_environment},
+    {"stdio", plant_stdio, probe_stdio},
+    {"anywhere", plant_anywhere, probe_anywhere},
+};
+
+static const struct {
+    const char *name;
+    void (*end)(void);
+} endings[] = {
+    {"success", end_well},
+    {"trap", end_in_a_trap},
+    {"abort", end_by_abort},
+    {"exit", end_by_exit},
+    {"deadline", end_by_spinning},
+    {"instructions", end_by_spinning},
+    {"memory", end_by_memory},
+    {"response", end_by_response},
+    {"client-in-request", end_in_the_request},
+    {"client-in-response", end_in_the_response},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+static uint64_t number(const struct sandtide_request *request, const char *header)
+{
+    struct sandtide_string text = sandtide_header(request, header);
+    return text.data ? strtoull(text.data, NULL, 16) : 0;
+}
+
+/* Returns whether the next request is here already. */
+static int plant(size_t place, size_t ending, uint64_t secret)
+{
+    places[place].plant(secret);
+    if (!with_registers) {
+        endings[ending].end();
+        return 0;
+    }
+    with_registers = 0;
+    if (endings[ending].end != end_well)
+        end_with_registers(secret, endings[ending].end);
+    answer.status = 200;
+    answer.body = "planted";
+    answer.body_length = 7;
+    answer_with_registers(secret);
+    return 1;
+}
+
+static void random_numbers(const struct sandtide_request *request)
+{
+    unsigned char bytes[3][16];
+    char text[128];
+    size_t length = 0;
+    memcpy(bytes[0], sandtide_random(request), 16);
+    if (getrandom(bytes[1], 16, 0) != 16)
+        memset(bytes[1], 0, 16);
+    int file = open("/dev/urandom", O_RDONLY);
+    if (file < 0 || read(file, bytes[2], 16) != 16)
+        memset(bytes[2], 0, 16);
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 16; j++)
+            length += (size_t)snprintf(text + length, 3, "%02x", bytes[i][j]);
+        text[length++] = i < 2 ? ' ' : 0;
+    }
+    sandtide_respond_text(200, text);
+}
+
+static int handle(const struct sandtide_request *request)
+{
+    char path[256];
+    struct sandtide_string target = sandtide_target(request);
+    char *part[3] = {NULL, NULL, NULL};
+    snprintf(path, sizeof(path), "%.*s", (int)target.length, target.data);
+    if (strcmp(path, "/random") == 0) {
+        random_numbers(request);
+        return 0;
+    }
+    if (strncmp(path, "/line?", 6) == 0) {
+        if (write(1, path + 6, strlen(path + 6)) < 0)
+            abort();
+        end_well();
+        return 0;
+    }
+    for (char *at = path, **next = part; next < part + 3 && (at = strchr(at, '/')); next++) {
+        *at++ = 0;
+        *next = at;
+    }
+    for (size_t place = 0; part[1] && place < COUNT(places); place++) {
+        if (strcmp(part[1], places[place].name))
+            continue;
+        if (strcmp(part[0], "probe") == 0) {
+            sandtide_respond_text(200, places[place].probe(number(request, "x-masked")));
+            return 0;
+        }
+        for (size_t ending = 0; part[2] && ending < COUNT(endings); ending++)
+            if (strcmp(part[2], endings[ending].name) == 0)
+                return plant(place, ending, number(request, "x-secret"));
+    }
+    sandtide_respond_text(404, "no such place");
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    struct sandtide_request request = {(const struct sandtide_block_ *)(void *)block};
+    int is_here = 0;
+    (void)count;
+    set_up(arguments + 1);
+    for (;;) {
+        if (!is_here)
+            wait_for_request();
+        is_here = handle(&request);
+    }
+}

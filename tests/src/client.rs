@@ -1,0 +1,196 @@
+//! A client over a plain socket: every byte that it sends is the test's.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufReader, Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+};
+
+use crate::{
+    PATIENCE,
+    message::{self, Framing, Head, Response},
+};
+
+/// A request in the making.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    text: String,
+    body: Vec<u8>,
+    framed: bool,
+}
+
+impl Request {
+    /// A request to a tenant that answers at `<tenant>.test`, or at the authority itself if the
+    /// name has a dot.
+    pub fn new(method: &str, tenant: &str, target: &str) -> Self {
+        let suffix = if tenant.contains('.') { "" } else { ".test" };
+        let text = format!("{method} {target} HTTP/1.1\r\nhost: {tenant}{suffix}\r\n");
+        Self { method: method.to_owned(), text, body: Vec::new(), framed: false }
+    }
+
+    /// A `GET`.
+    pub fn get(tenant: &str, target: &str) -> Self {
+        Self::new("GET", tenant, target)
+    }
+
+    /// Adds a header field. Nothing is checked.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.framed |= matches!(name, "content-length" | "transfer-encoding");
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{name}: {value}\r\n");
+        self
+    }
+
+    /// Sets the body. `content-length` is added unless the framing was set by hand.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The bytes on the wire.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut text = self.text.clone();
+        if !self.framed && !self.body.is_empty() {
+            let _ = write!(text, "content-length: {}\r\n", self.body.len());
+        }
+        text.push_str("\r\n");
+        [text.as_bytes(), &self.body].concat()
+    }
+}
+
+/// A connection.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+    /// How what is left of the response that is being read is delimited.
+    framing: Framing,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Panics
+    /// If nobody listens.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address)
+            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        let timeouts = stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .and_then(|()| stream.set_nodelay(true));
+        timeouts.expect("a socket has timeouts");
+        Self { stream: BufReader::new(stream), framing: Framing::Length(0) }
+    }
+
+    /// Sends bytes, which need not be a whole request.
+    ///
+    /// # Panics
+    /// If the server does not take them.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).unwrap_or_else(|error| panic!("cannot send: {error}"));
+    }
+
+    /// As [`Client::send`], for a server that may have closed the connection.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Sends a request and reads its response.
+    pub fn ask(&mut self, request: &Request) -> Response {
+        self.send(&request.bytes());
+        self.response(&request.method)
+    }
+
+    /// Reads a whole response to a request with this method; interim ones are skipped.
+    ///
+    /// # Panics
+    /// If it is cut off or not well formed.
+    pub fn response(&mut self, method: &str) -> Response {
+        self.try_response(method).unwrap_or_else(|error| panic!("no response: {error}"))
+    }
+
+    /// As [`Client::response`], for one that may be cut off.
+    pub fn try_response(&mut self, method: &str) -> io::Result<Response> {
+        let head = self.try_head(method)?;
+        let mut body = Vec::new();
+        loop {
+            let piece = self.try_piece()?;
+            if piece.is_empty() {
+                break;
+            }
+            body.extend(piece);
+        }
+        let trailers = match self.framing {
+            Framing::Chunked => message::read_fields(&mut self.stream)?,
+            Framing::Length(_) | Framing::Close => Vec::new(),
+        };
+        Ok(Response { head, body, trailers })
+    }
+
+    /// Reads the head of a response, and gets ready to read its body.
+    pub fn try_head(&mut self, method: &str) -> io::Result<Head> {
+        let head = loop {
+            let head = message::read_head(&mut self.stream)?;
+            if head.status >= 200 {
+                break head;
+            }
+        };
+        self.framing = head.framing(method)?;
+        Ok(head)
+    }
+
+    /// The next piece of the body: a chunk, or what has arrived. Empty at the end, which is where
+    /// trailers begin.
+    pub fn try_piece(&mut self) -> io::Result<Vec<u8>> {
+        match &mut self.framing {
+            Framing::Chunked => message::read_chunk(&mut self.stream),
+            Framing::Length(0) => Ok(Vec::new()),
+            Framing::Length(left) => {
+                let mut piece = vec![0; (*left).min(1 << 16) as usize];
+                let length = self.stream.read(&mut piece)?;
+                if length == 0 {
+                    let what = format!("{left} bytes are missing");
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+                }
+                *left -= length as u64;
+                piece.truncate(length);
+                Ok(piece)
+            }
+            Framing::Close => {
+                let mut rest = Vec::new();
+                self.stream.read_to_end(&mut rest)?;
+                Ok(rest)
+            }
+        }
+    }
+
+    /// Reads body until so many bytes have come.
+    ///
+    /// # Panics
+    /// If the body ends before.
+    pub fn body_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut body = Vec::new();
+        while body.len() < count {
+            let piece = self.try_piece().unwrap_or_else(|error| panic!("body: {error}"));
+            assert!(!piece.is_empty(), "the body ends after {} of {count} bytes", body.len());
+            body.extend(piece);
+        }
+        body
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish_sending(&self) {
+        // The server may be gone already.
+        let _ = self.stream.get_ref().shutdown(Shutdown::Write);
+    }
+
+    /// Everything that comes until the server closes; an error counts as that.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // A reset after data is still the end.
+        let _ = self.stream.read_to_end(&mut rest);
+        rest
+    }
+}

@@ -1,0 +1,125 @@
+//! Guest programs, built by the binary under test.
+
+use std::{
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Run,
+    binary::{sandtide, target, top},
+};
+
+/// The program made from a file in `tests/guests`; `None`, and a loud note, if this machine has
+/// no compiler for guests. See [`built`].
+pub fn guest(name: &str) -> Option<PathBuf> {
+    built(&top().join("tests/guests").join(name))
+}
+
+/// The program that `sandtide build` makes from a source file. It is kept in cargo's target
+/// directory, under the hash of all that it is made from.
+///
+/// # Panics
+/// If it does not compile; and with `SANDTIDE_REQUIRE_TOOLCHAIN` set, if there is no compiler.
+pub fn built(source: &Path) -> Option<PathBuf> {
+    if !has_toolchain() {
+        return None;
+    }
+    let name = source.file_stem().and_then(|name| name.to_str()).expect("sources have a name");
+    let directory = target().join("guests");
+    fs::create_dir_all(&directory).expect("the target directory is ours");
+    let program = directory.join(format!("{name}-{}.elf", fingerprint(source)));
+    // Tests run in parallel, in one process and in many.
+    let lock = File::create(program.with_extension("lock")).expect("the target directory is ours");
+    lock.lock().expect("files can be locked");
+    if !program.is_file() {
+        let unfinished = program.with_extension("unfinished");
+        let mut command = Command::new(sandtide());
+        command.arg("build").arg(source).arg("-o").arg(&unfinished).current_dir(top());
+        let run = Run::of(&mut command, b"");
+        assert_eq!(run.code, Some(0), "{command:?}\n{}{}", run.stdout, run.stderr);
+        fs::rename(&unfinished, &program).expect("the build left a program");
+    }
+    Some(program)
+}
+
+/// Whether guests can be compiled here. Says so once if not.
+///
+/// # Panics
+/// If not, and `SANDTIDE_REQUIRE_TOOLCHAIN` is set.
+pub fn has_toolchain() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        let venv = top().join("build/venv/bin/python");
+        let zig = |python: &Path| {
+            let mut command = Command::new(python);
+            command.args(["-m", "ziglang", "version"]);
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        let gcc = || Command::new("riscv64-linux-gnu-gcc").arg("--version").output().is_ok();
+        zig(&venv) || zig(Path::new("python3")) || gcc()
+    });
+    assert!(
+        found || env::var_os("SANDTIDE_REQUIRE_TOOLCHAIN").is_none(),
+        "no compiler for guests\nhint: run `make setup`"
+    );
+    if !found {
+        eprintln!("SKIPPED: no compiler for guests; run `make setup` for one");
+    }
+    found
+}
+
+/// `qemu-riscv64`, if it is here; a loud note if not.
+///
+/// # Panics
+/// If not, and `SANDTIDE_REQUIRE_QEMU` is set.
+pub fn qemu() -> Option<&'static str> {
+    let works = |name: &&str| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    let found = ["qemu-riscv64", "qemu-riscv64-static"].into_iter().find(works);
+    assert!(
+        found.is_some() || env::var_os("SANDTIDE_REQUIRE_QEMU").is_none(),
+        "no qemu-riscv64\nhint: run `make setup`, or install qemu-user"
+    );
+    if found.is_none() {
+        eprintln!("SKIPPED: no qemu-riscv64; run `make setup` for it");
+    }
+    found
+}
+
+/// The hash of a source and of everything else that decides what is made from it.
+fn fingerprint(source: &Path) -> String {
+    static SHARED: OnceLock<Sha256> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| {
+        let mut hash = Sha256::new();
+        for directory in ["sdk", "crates/build/src"] {
+            add_tree(&mut hash, &top().join(directory));
+        }
+        hash
+    });
+    let mut hash = shared.clone();
+    add_file(&mut hash, source);
+    hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn add_tree(hash: &mut Sha256, directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() { add_tree(hash, &path) } else { add_file(hash, &path) }
+    }
+}
+
+fn add_file(hash: &mut Sha256, path: &Path) {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    hash.update(path.as_os_str().as_encoded_bytes());
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}

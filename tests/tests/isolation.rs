@@ -1,0 +1,279 @@
+//! No request finds what another has left: secrets are planted in every place that a request can
+//! write to, the request ends in every way that one can end, and the next request on the same
+//! sandbox looks for them.
+//!
+//! Each tenant here has a concurrency of one on a server of one thread, so that it never has more
+//! than one sandbox; that this one is used again, and not replaced, is a test of its own. That
+//! the probes see what they look for is another: with `ephemeral = false`, they find everything.
+//!
+//! The guest is `tests/guests/suite_isolation.c`. What becomes of a sandbox whose engine panicked
+//! cannot be seen from outside; a unit test of the runtime shows it.
+
+use std::{fmt::Write as _, fs};
+
+use sandtide_tests::{Request, Response, Server, guest};
+
+const PLACES: [&str; 21] = [
+    "data",
+    "bss",
+    "malloc",
+    "brk",
+    "mmap",
+    "stack",
+    "tls",
+    "registers",
+    "float",
+    "descriptors",
+    "offsets",
+    "scratch",
+    "protection",
+    "mappings",
+    "code",
+    "threads",
+    "signals",
+    "directory",
+    "environment",
+    "stdio",
+    "anywhere",
+];
+
+const MASK: u64 = 0x5aa5_c33c_0ff0_1e2d;
+
+/// A server with these tenants of the guest: a name, lines of its table, lines of its limits.
+fn serve(tenants: &[(&str, &str, &str)]) -> Option<(Server, tempfile::TempDir)> {
+    let program = guest("suite_isolation.c")?;
+    let files = tempfile::tempdir().expect("a temporary directory");
+    fs::write(files.path().join("file"), "granted").expect("the directory is ours");
+    let mut config = String::new();
+    for (name, lines, limits) in tenants {
+        write!(
+            config,
+            "[tenants.{name}]\nauthorities = \"{name}.test\"\nprogram = {program:?}\n\
+             args = [\"isolation\"]\nenv = {{ ORIGINAL = \"yes\" }}\n\
+             files = {{ \"/data\" = {files:?} }}\nconcurrency = 1\n{lines}\n\
+             [tenants.{name}.limits]\nthreads = 8\n{limits}\n",
+            files = files.path(),
+        )
+        .expect("a String takes everything");
+    }
+    Some((Server::start(&config), files))
+}
+
+/// A secret of its own for each place (splitmix64).
+fn secret(place: &str) -> u64 {
+    let seed = place.bytes().fold(1u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte));
+    let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
+}
+
+fn plant(tenant: &str, place: &str, ending: &str) -> Request {
+    Request::get(tenant, &format!("/plant/{place}/{ending}"))
+        .header("x-secret", &format!("{:x}", secret(place)))
+}
+
+/// What the next request finds in that place.
+fn probe(server: &Server, tenant: &str, place: &str) -> String {
+    let request = Request::get(tenant, &format!("/probe/{place}"))
+        .header("x-masked", &format!("{:x}", secret(place) ^ MASK));
+    let response = server.ask(&request);
+    format!("{} {}", response.status(), String::from_utf8_lossy(&response.body))
+}
+
+const CLEAN: &str = "200 clean";
+
+/// Plants in every place, ends so, and expects the next request to find nothing.
+fn nothing_is_left_after(ending: &str, limits: &str, end: impl Fn(&Server, &Request)) {
+    let Some((server, _files)) = serve(&[("guest", "", limits)]) else { return };
+    let mut found = String::new();
+    for place in PLACES {
+        assert_eq!(probe(&server, "guest", place), CLEAN, "{place}, before anything was planted");
+        end(&server, &plant("guest", place, ending));
+        let left = probe(&server, "guest", place);
+        if left != CLEAN {
+            // Writing to a String cannot fail.
+            let _ = writeln!(found, "{place}: {left}");
+        }
+    }
+    assert!(found.is_empty(), "after {ending}, the next request finds\n{found}");
+}
+
+/// The request is answered with this status.
+fn answered(status: u16) -> impl Fn(&Server, &Request) {
+    move |server, request| {
+        let response: Response = server.ask(request);
+        assert_eq!(response.status(), status, "{response:?}");
+    }
+}
+
+/// The log says that the request ended with this kind of fault.
+fn faulted(status: u16, kind: &'static str) -> impl Fn(&Server, &Request) {
+    move |server, request| {
+        let mark = server.log.mark();
+        answered(status)(server, request);
+        let fault = format!("fault=\"{kind}\"");
+        let seen = |line: &str| line.contains(&fault);
+        // Reports are limited; whether this one came does not matter after the first.
+        if mark == 0 {
+            server.log.wait_since(mark, &fault, seen);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_after_success() {
+    nothing_is_left_after("success", "", answered(200));
+}
+
+#[test]
+fn nothing_is_left_after_a_trap() {
+    nothing_is_left_after("trap", "", faulted(502, "trap"));
+}
+
+#[test]
+fn nothing_is_left_after_an_abort_signal() {
+    nothing_is_left_after("abort", "", faulted(502, "signal"));
+}
+
+#[test]
+fn nothing_is_left_after_an_exit() {
+    nothing_is_left_after("exit", "", faulted(502, "exit"));
+}
+
+#[test]
+fn nothing_is_left_after_a_deadline() {
+    let limits = "wall_time = \"150 ms\"\ninstructions = 100_000_000_000";
+    nothing_is_left_after("deadline", limits, faulted(504, "deadline"));
+}
+
+#[test]
+fn nothing_is_left_after_the_last_instruction() {
+    let limits = "instructions = 20_000_000";
+    nothing_is_left_after("instructions", limits, faulted(504, "instructions"));
+}
+
+#[test]
+fn nothing_is_left_after_the_memory_limit() {
+    nothing_is_left_after("memory", "memory = \"8 MiB\"", faulted(502, "memory"));
+}
+
+#[test]
+fn nothing_is_left_after_a_response_over_its_limit() {
+    let limits = "response_body = \"64 KiB\"";
+    nothing_is_left_after("response", limits, faulted(502, "response"));
+}
+
+#[test]
+fn nothing_is_left_after_the_client_has_gone_in_its_request() {
+    nothing_is_left_after("client-in-request", "", |server, request| {
+        let mark = server.log.mark();
+        let mut client = server.connect();
+        client.send(&request.clone().header("content-length", "100000").body("a part").bytes());
+        server.log.wait_since(mark, "planted", |line| line.contains("planted"));
+    });
+}
+
+#[test]
+fn nothing_is_left_after_the_client_has_gone_in_its_response() {
+    nothing_is_left_after("client-in-response", "", |server, request| {
+        let mut client = server.connect();
+        client.send(&request.bytes());
+        client.try_head("GET").expect("the response begins");
+        assert!(client.body_bytes(7).starts_with(b"planted"));
+    });
+}
+
+/// What the probes are worth: where nothing is reset, they find every secret.
+#[test]
+fn the_probes_find_what_is_kept() {
+    let Some((server, _files)) = serve(&[("guest", "ephemeral = false", "")]) else { return };
+    let mut missed = Vec::new();
+    for place in PLACES {
+        answered(200)(&server, &plant("guest", place, "success"));
+        if probe(&server, "guest", place) == CLEAN {
+            missed.push(place);
+        }
+        // A fault takes the state with it: the next place starts afresh.
+        answered(502)(&server, &plant("guest", "bss", "trap"));
+    }
+    assert!(missed.is_empty(), "these probes find nothing: {missed:?}");
+}
+
+#[test]
+fn a_tenant_that_keeps_its_state_loses_it_with_a_fault() {
+    let Some((server, _files)) = serve(&[("guest", "ephemeral = false", "")]) else { return };
+    answered(200)(&server, &plant("guest", "data", "success"));
+    assert_ne!(probe(&server, "guest", "data"), CLEAN);
+    answered(502)(&server, &plant("guest", "bss", "trap"));
+    server.log.wait("state lost", |line| line.contains("the tenant's state is lost"));
+    for place in PLACES {
+        assert_eq!(probe(&server, "guest", place), CLEAN, "{place}");
+        answered(502)(&server, &plant("guest", "bss", "trap"));
+    }
+}
+
+/// Two tenants with one program, neither of which is ever reset.
+#[test]
+fn tenants_with_the_same_program_share_nothing() {
+    let kept = "ephemeral = false";
+    let Some((server, _files)) = serve(&[("one", kept, ""), ("two", kept, "")]) else { return };
+    for place in PLACES {
+        answered(200)(&server, &plant("one", place, "success"));
+        assert_eq!(probe(&server, "two", place), CLEAN, "{place}");
+        assert_ne!(probe(&server, "one", place), CLEAN, "{place}");
+        for tenant in ["one", "two"] {
+            answered(502)(&server, &plant(tenant, "bss", "trap"));
+        }
+    }
+}
+
+/// A partial line is the line of the request that wrote it.
+#[test]
+fn console_lines_of_two_requests_are_two_lines() {
+    let Some((server, _files)) = serve(&[("guest", "", "")]) else { return };
+    for text in ["first", "second"] {
+        let mark = server.log.mark();
+        assert_eq!(server.get("guest", &format!("/line?{text}")).text(), "planted");
+        let line = server.log.wait_since(mark, text, |line| line.contains(text));
+        assert!(line.contains(&format!(": {text} tenant=")), "{line}");
+    }
+}
+
+/// Randomness is renewed: it is the one thing that no two requests may share.
+#[test]
+fn no_random_number_comes_twice() {
+    let Some((server, _files)) = serve(&[("one", "", ""), ("two", "", "")]) else { return };
+    let mut seen = Vec::new();
+    for tenant in ["one", "two", "one", "two", "one"] {
+        let response = server.get(tenant, "/random");
+        let numbers: Vec<_> = response.text().split(' ').map(str::to_owned).collect();
+        assert_eq!(numbers.len(), 3, "{numbers:?}");
+        seen.extend(numbers);
+    }
+    assert!(!seen.contains(&"0".repeat(32)), "{seen:?}");
+    let count = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), count, "{seen:?}");
+}
+
+/// The sandbox that was reset is the one that serves next: a new one would have to fault in every
+/// page that it writes. This is also the promise that a request takes no page fault in steady
+/// state.
+#[test]
+fn a_sandbox_is_used_again() {
+    let Some((server, _files)) = serve(&[("guest", "", "")]) else { return };
+    for (ending, status) in [("success", 200), ("trap", 502)] {
+        let request = plant("guest", "data", ending);
+        let mut client = server.connect();
+        let mut ask = |count: u32| {
+            for _ in 0..count {
+                assert_eq!(client.ask(&request).status(), status);
+            }
+        };
+        ask(200);
+        let before = server.minor_faults();
+        ask(400);
+        let faults = server.minor_faults() - before;
+        assert!(faults < 100, "{faults} page faults in 400 requests that end by {ending}");
+    }
+}
