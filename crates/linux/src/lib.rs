@@ -20,16 +20,31 @@
 //! Nothing here blocks the host's thread: a call that has to wait parks its guest thread.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod cpu;
+mod delivery;
+mod files;
+mod guest;
 mod host;
 mod image;
+mod kernel;
 mod memory;
 mod process;
 pub mod protocol;
+mod signals;
+mod space;
+mod start;
+mod table;
+#[cfg(test)]
+mod testing;
+mod threads;
 mod tracked;
+mod vfs;
 
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use host::{Action, Delivered, Host, Schedule};
 pub use image::{DEFAULT_STACK, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError};
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
 pub use process::Process;
+
+pub(crate) use rustix::io::Errno;

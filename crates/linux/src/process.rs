@@ -1,22 +1,34 @@
 //! A guest process: the kernel's state and the registers of every thread.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use rand::RngCore;
 
 use crate::{
-    Action, Cpu, Delivered, GuestMemory, Host, ImageLayout, ProcessSetup, Schedule, SignalInfo,
-    StartError,
+    Action, Cpu, Delivered, Errno, GuestMemory, Host, ImageLayout, ProcessSetup, Schedule,
+    SignalInfo, StartError,
+    kernel::{CallResult, Flow, Kernel, NewThread, Stop, fail, negated},
+    start, table,
+    threads::{Event, State, Wait, Wake},
 };
 
 /// A guest process.
 ///
 /// Holds everything that a reset must restore, except memory, which is the engine's. A clone is a
 /// snapshot. Exactly one thread is the *running* one; its registers are [`Process::cpu`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Process<C: Cpu> {
-    cpus: Vec<C>,
-    running: usize,
+    pub(crate) kernel: Kernel,
+    /// The registers of each thread, in the order of the kernel's threads.
+    pub(crate) cpus: Vec<C>,
+    /// For the log, so no part of a snapshot.
+    unknown: BTreeMap<&'static str, u64>,
+}
+
+impl<C: Cpu> Clone for Process<C> {
+    fn clone(&self) -> Self {
+        Self { kernel: self.kernel.clone(), cpus: self.cpus.clone(), unknown: BTreeMap::new() }
+    }
 }
 
 impl<C: Cpu> Process<C> {
@@ -26,55 +38,146 @@ impl<C: Cpu> Process<C> {
     pub fn start(
         image: &ImageLayout,
         setup: &ProcessSetup<'_>,
-        cpu: C,
+        mut cpu: C,
         memory: &mut dyn GuestMemory,
         random: &mut dyn RngCore,
     ) -> Result<Self, StartError> {
-        let _ = (image, setup, memory, random);
-        Ok(Self { cpus: vec![cpu], running: 0 })
+        let (kernel, sp) = start::start(C::ARCHITECTURE, image, setup, memory, random)?;
+        cpu.set_sp(sp);
+        Ok(Self { kernel, cpus: vec![cpu], unknown: BTreeMap::new() })
     }
 
     /// The registers of the running thread.
     pub fn cpu(&mut self) -> &mut C {
-        &mut self.cpus[self.running]
+        &mut self.cpus[self.kernel.threads.running()]
     }
 
     /// Carries out the system call that the running thread is in.
     pub fn call(&mut self, host: &mut Host<'_>) -> Action {
-        let _ = host;
-        let (number, args) = self.cpus[self.running].call();
+        let (number, args) = self.cpu().call();
         if sandtide_abi::call::is_guest_call(number) {
             return Action::GuestCall { number, args };
         }
-        self.cpu().set_result((-38i64) as u64);
-        Action::Continue
+        let result = match table::find(C::ARCHITECTURE, number) {
+            Some(entry) => (entry.handler)(&mut self.kernel, host, args),
+            None => {
+                *self.unknown.entry(table::name(C::ARCHITECTURE, number)).or_default() += 1;
+                fail(Errno::NOSYS)
+            }
+        };
+        self.finish(result, host.memory)
+    }
+
+    /// Does what a call's outcome asks for.
+    fn finish(&mut self, result: CallResult, memory: &mut dyn GuestMemory) -> Action {
+        match result {
+            Ok(Flow::Value(value)) => self.cpu().set_result(value),
+            Err(Stop::Errno(errno)) => self.cpu().set_result(negated(errno)),
+            Err(Stop::MemoryLimit) => return Action::MemoryLimit,
+            Ok(Flow::Parked) => return Action::Resched,
+            Ok(Flow::Yield) => {
+                self.cpu().set_result(0);
+                self.preempt();
+                return Action::Resched;
+            }
+            Ok(Flow::Clone(new)) => self.clone_thread(&new),
+            Ok(Flow::SignalReturn) => match self.cpu().leave_signal(memory) {
+                Ok(mask) => self.kernel.set_mask(mask),
+                Err(_) => return Action::Killed(crate::signals::SIGSEGV),
+            },
+            Ok(Flow::SetThreadPointer(value)) => {
+                self.cpu().set_thread_pointer(value);
+                self.cpu().set_result(0);
+            }
+            Ok(Flow::ThreadExit(code)) => {
+                let Some(index) = self.kernel.threads.change().remove_current() else {
+                    return Action::Exit(code);
+                };
+                self.cpus.remove(index);
+                return Action::Resched;
+            }
+            Ok(Flow::Exit(code)) => return Action::Exit(code),
+        }
+        if self.kernel.threads.current().call_deadline.is_some() {
+            self.kernel.threads.change().current_mut().call_deadline = None;
+        }
+        match self.deliver_pending(memory) {
+            Delivered::Handler => Action::Continue,
+            Delivered::Fatal(signal) => Action::Killed(signal),
+            Delivered::MemoryLimit => Action::MemoryLimit,
+        }
+    }
+
+    fn clone_thread(&mut self, new: &NewThread) {
+        let mut child = self.cpu().clone();
+        child.set_result(0);
+        if new.stack_pointer != 0 {
+            child.set_sp(new.stack_pointer);
+        }
+        if let Some(pointer) = new.thread_pointer {
+            child.set_thread_pointer(pointer);
+        }
+        self.cpus.push(child);
+        self.cpu().set_result(u64::from(new.tid));
     }
 
     /// Wakes threads whose time has come and picks the thread that runs next. The running thread
     /// goes on if it can.
     pub fn schedule(&mut self, now: Instant, memory: &mut dyn GuestMemory) -> Schedule {
-        let _ = (now, memory);
-        Schedule::Run
+        let deadline = self.kernel.threads.next_deadline();
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            self.kernel.threads.change().expire(now);
+        }
+        if self.kernel.threads.current().state != State::Running {
+            if !self.kernel.threads.has_ready() {
+                // None of the deadlines has passed, or a thread would be ready.
+                return if deadline.is_some() || self.kernel.threads.any_waits_for_host() {
+                    Schedule::Idle { until: deadline }
+                } else {
+                    Schedule::Stalled
+                };
+            }
+            match self.kernel.threads.change().pick() {
+                Some(Wake::Result(value)) => self.cpu().set_result(value),
+                Some(Wake::Restart) => self.cpu().restart_call(),
+                Some(Wake::AsIs) | None => {}
+            }
+        }
+        match self.deliver_pending(memory) {
+            Delivered::Handler => Schedule::Run,
+            Delivered::Fatal(signal) => Schedule::Killed(signal),
+            Delivered::MemoryLimit => Schedule::MemoryLimit,
+        }
     }
 
     /// Puts the running thread behind the others that can run, so that a thread that spins on a
     /// lock lets its holder run. Call [`Process::schedule`] next.
-    pub fn preempt(&mut self) {}
+    pub fn preempt(&mut self) {
+        if self.kernel.threads.has_ready() {
+            self.kernel.threads.change().requeue_current();
+        }
+    }
 
     /// The running thread waits for the host: it stands in front of its call instruction again,
     /// parked until [`Process::wake_host_waiters`]. Call [`Process::schedule`] next.
     pub fn wait_for_host(&mut self) {
         self.cpu().restart_call();
+        self.kernel.threads.change().park(Wait {
+            event: Event::Host,
+            deadline: None,
+            on_timeout: Wake::Result(0),
+            restartable: true,
+        });
     }
 
     /// Lets every thread that waits for the host make its call again.
-    pub fn wake_host_waiters(&mut self) {}
-
-    /// A trap in the running thread: enters its handler for that signal, if it has one that can
-    /// be entered.
-    pub fn deliver(&mut self, info: SignalInfo, memory: &mut dyn GuestMemory) -> Delivered {
-        let _ = memory;
-        Delivered::Fatal(info.signal)
+    pub fn wake_host_waiters(&mut self) {
+        if self.kernel.threads.any_waits_for_host() {
+            let threads = self.kernel.threads.change();
+            for index in threads.waiting(|event| event == Event::Host) {
+                threads.wake(index, Wake::AsIs);
+            }
+        }
     }
 
     /// How many threads are alive.
@@ -85,25 +188,41 @@ impl<C: Cpu> Process<C> {
     /// Whether anything but the registers of the running thread has changed since this process
     /// was cloned or reset.
     pub fn has_changed(&self) -> bool {
-        true
+        self.kernel.has_changed()
     }
 
     /// Makes this process what `snapshot` is. It must be the one that this process was cloned
     /// from, was last reset to, or was last kept in. Copies the running thread's registers and
     /// what has changed, into allocations that are there.
     pub fn reset_from(&mut self, snapshot: &Self) {
-        self.clone_from(snapshot);
+        if self.kernel.reset_from(&snapshot.kernel) {
+            self.cpus.clone_from(&snapshot.cpus);
+        } else {
+            let running = self.kernel.threads.running();
+            self.cpus[running].clone_from(&snapshot.cpus[running]);
+        }
     }
 
     /// The opposite of [`Process::reset_from`]: makes `snapshot` what this process is, by copying
     /// what has changed.
     pub fn keep_in(&mut self, snapshot: &mut Self) {
-        snapshot.clone_from(self);
+        if self.kernel.keep_in(&mut snapshot.kernel) {
+            snapshot.cpus.clone_from(&self.cpus);
+        } else {
+            let running = self.kernel.threads.running();
+            snapshot.cpus[running].clone_from(&self.cpus[running]);
+        }
     }
 
     /// System calls that are not implemented and were made since the last time this was asked,
     /// with how often. Neither copied by a clone nor undone by a reset.
     pub fn take_unknown_calls(&mut self) -> Vec<(&'static str, u64)> {
-        Vec::new()
+        std::mem::take(&mut self.unknown).into_iter().collect()
+    }
+
+    /// A trap in the running thread: enters its handler for that signal, if it has one that can
+    /// be entered.
+    pub fn deliver(&mut self, info: SignalInfo, memory: &mut dyn GuestMemory) -> Delivered {
+        self.deliver_trap(info, memory)
     }
 }

@@ -1,0 +1,116 @@
+//! Who the process is, and what system it runs on.
+
+use crate::{
+    Architecture, Errno, Host, guest,
+    kernel::{Args, CallResult, DONE, Kernel, PID, UID, fail, value},
+};
+
+/// The Linux release that guests are told: one whose calls libcs can expect to be refused.
+const RELEASE: &str = "6.1.0-sandtide";
+
+pub(crate) fn getpid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    value(PID)
+}
+
+pub(crate) fn getppid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    value(1u32)
+}
+
+/// `getuid`, `geteuid`, `getgid`, `getegid`.
+pub(crate) fn getuid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    value(UID)
+}
+
+/// `getresuid`, `getresgid`.
+pub(crate) fn getresuid(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    for address in &args[..3] {
+        guest::write_u32(host.memory, *address, UID)?;
+    }
+    DONE
+}
+
+pub(crate) fn getgroups(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    DONE
+}
+
+/// `getpgid`, `getsid` of itself.
+pub(crate) fn getpgid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    match args[0] as u32 {
+        0 | PID => value(PID),
+        _ => fail(Errno::SRCH),
+    }
+}
+
+pub(crate) fn uname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const FIELD: usize = 65;
+    let machine = match kernel.fixed.architecture {
+        Architecture::Riscv64 => "riscv64",
+        Architecture::X86_64 => "x86_64",
+    };
+    let fields = ["Linux", "sandtide", RELEASE, "#1 Sandtide", machine, "(none)"];
+    let mut bytes = [0; 6 * FIELD];
+    for (field, text) in bytes.chunks_exact_mut(FIELD).zip(fields) {
+        field[..text.len()].copy_from_slice(text.as_bytes());
+    }
+    guest::write(host.memory, args[0], &bytes)?;
+    DONE
+}
+
+pub(crate) fn prctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const GET_DUMPABLE: u32 = 3;
+    const SET_DUMPABLE: u32 = 4;
+    const SET_NAME: u32 = 15;
+    const GET_NAME: u32 = 16;
+    const SET_NO_NEW_PRIVS: u32 = 38;
+    const GET_NO_NEW_PRIVS: u32 = 39;
+    const SET_VMA: u32 = 0x5356_4d41;
+    match args[0] as u32 {
+        SET_NAME => {
+            let mut name = [0; 16];
+            let given = match guest::string(host.memory, args[1], 16, Errno::NAMETOOLONG) {
+                // Longer names are cut.
+                Err(crate::kernel::Stop::Errno(Errno::NAMETOOLONG)) => {
+                    guest::array::<15>(host.memory, args[1])?.to_vec()
+                }
+                given => given?,
+            };
+            name[..given.len()].copy_from_slice(&given);
+            kernel.threads.change().current_mut().name = name;
+            DONE
+        }
+        GET_NAME => {
+            guest::write(host.memory, args[1], &kernel.threads.current().name)?;
+            DONE
+        }
+        GET_DUMPABLE => DONE,
+        GET_NO_NEW_PRIVS => value(1u32),
+        SET_DUMPABLE | SET_NO_NEW_PRIVS if args[1] <= 1 => DONE,
+        // Names of mappings: nobody looks at them.
+        SET_VMA => DONE,
+        _ => fail(Errno::INVAL),
+    }
+}
+
+pub(crate) fn getrandom(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const FLAGS: u64 = 0b111;
+    if args[2] & !FLAGS != 0 {
+        return fail(Errno::INVAL);
+    }
+    let length = args[1].min(guest::CHUNK);
+    if length > 0 {
+        host.random.fill_bytes(host.memory.view_mut(args[0], length)?);
+    }
+    value(length)
+}
+
+pub(crate) fn getcpu(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    for address in args[..2].iter().filter(|address| **address != 0) {
+        guest::write_u32(host.memory, *address, 0)?;
+    }
+    DONE
+}
+
+/// What has nothing to do here: `riscv_flush_icache`, as translated code is never written.
+pub(crate) fn nothing(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    DONE
+}

@@ -1,0 +1,332 @@
+//! Reading, writing and seeking.
+
+use crate::{
+    Errno, GuestMemory, Host,
+    files::{PIPE_CAPACITY, flags},
+    guest::{self, CHUNK, Range},
+    kernel::{Args, CallResult, Flow, Kernel, Stop, fail, value},
+    signals::SIGPIPE,
+    threads::{Event, Wait, Wake},
+    vfs::Node,
+};
+
+/// Writes up to this size go into a pipe whole or not at all (`PIPE_BUF`).
+const PIPE_ATOMIC: usize = 4096;
+
+pub(crate) fn read(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    transfer_in(kernel, host, args[0], &single(args[1], args[2])?, None)
+}
+
+pub(crate) fn readv(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let ranges = guest::ranges(host.memory, args[1], args[2])?;
+    transfer_in(kernel, host, args[0], &ranges, None)
+}
+
+pub(crate) fn pread64(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let position = position(args[3])?;
+    transfer_in(kernel, host, args[0], &single(args[1], args[2])?, Some(position))
+}
+
+pub(crate) fn preadv(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let position = position(args[3])?;
+    let ranges = guest::ranges(host.memory, args[1], args[2])?;
+    transfer_in(kernel, host, args[0], &ranges, Some(position))
+}
+
+pub(crate) fn write(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    transfer_out(kernel, host, args[0], &single(args[1], args[2])?, None)
+}
+
+pub(crate) fn writev(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let ranges = guest::ranges(host.memory, args[1], args[2])?;
+    transfer_out(kernel, host, args[0], &ranges, None)
+}
+
+pub(crate) fn pwrite64(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let position = position(args[3])?;
+    transfer_out(kernel, host, args[0], &single(args[1], args[2])?, Some(position))
+}
+
+pub(crate) fn pwritev(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let position = position(args[3])?;
+    let ranges = guest::ranges(host.memory, args[1], args[2])?;
+    transfer_out(kernel, host, args[0], &ranges, Some(position))
+}
+
+fn position(argument: u64) -> Result<u64, Errno> {
+    if argument > i64::MAX as u64 { Err(Errno::INVAL) } else { Ok(argument) }
+}
+
+fn single(address: u64, length: u64) -> Result<Vec<Range>, Errno> {
+    if length > i64::MAX as u64 {
+        return Err(Errno::INVAL);
+    }
+    let length = length.min(CHUNK);
+    Ok(if length == 0 { Vec::new() } else { vec![Range { address, length }] })
+}
+
+/// What a part of a transfer did.
+enum Part {
+    Moved(usize),
+    /// Nothing can be moved now, but later.
+    Wait,
+}
+
+fn transfer_in(
+    kernel: &mut Kernel,
+    host: &mut Host<'_>,
+    fd: u64,
+    ranges: &[Range],
+    position: Option<u64>,
+) -> CallResult {
+    let description = kernel.files.get(fd)?;
+    if !description.can_read() {
+        return fail(Errno::BADF);
+    }
+    let (node, nonblock) = (description.node.clone(), description.flags & flags::NONBLOCK != 0);
+    let seeks = is_seekable(&node);
+    if position.is_some() && !seeks {
+        return fail(Errno::SPIPE);
+    }
+    let start = position.unwrap_or(description.offset);
+    let mut total = 0;
+    for range in ranges {
+        let moved = match read_part(kernel, host, &node, *range, start.saturating_add(total)) {
+            Ok(Part::Moved(moved)) => moved,
+            Ok(Part::Wait) if total > 0 => break,
+            Ok(Part::Wait) if nonblock => return fail(Errno::AGAIN),
+            Ok(Part::Wait) => return Ok(park_for_io(kernel)),
+            Err(Stop::Errno(_)) if total > 0 => break,
+            Err(stop) => return Err(stop),
+        };
+        total += moved as u64;
+        if (moved as u64) < range.length {
+            break;
+        }
+    }
+    if seeks && position.is_none() && total > 0 {
+        kernel.files.change().get_mut(fd)?.offset = start.saturating_add(total);
+    }
+    value(total)
+}
+
+fn park_for_io(kernel: &mut Kernel) -> Flow {
+    kernel.threads.change().park(Wait {
+        event: Event::Io,
+        deadline: None,
+        on_timeout: Wake::Result(0),
+        restartable: true,
+    });
+    Flow::Parked
+}
+
+pub(super) fn is_seekable(node: &Node) -> bool {
+    matches!(node, Node::Text(_) | Node::Host(_) | Node::Scratch(_) | Node::Device(_))
+}
+
+fn read_part(
+    kernel: &mut Kernel,
+    host: &mut Host<'_>,
+    node: &Node,
+    range: Range,
+    offset: u64,
+) -> Result<Part, Stop> {
+    let Range { address, length } = range;
+    match node {
+        Node::Stdin => {
+            let buffer = host.memory.view_mut(address, length)?;
+            match &mut host.stdin {
+                Some(stdin) => match stdin.read(buffer) {
+                    Ok(count) => Ok(Part::Moved(count.min(buffer.len()))),
+                    Err(_) => Err(Errno::IO.into()),
+                },
+                None => Ok(Part::Moved(0)),
+            }
+        }
+        Node::Device(device) => {
+            Ok(Part::Moved(device.read(host.memory.view_mut(address, length)?, host.random)))
+        }
+        Node::PipeReader(index) => read_pipe(kernel, host.memory, *index, range),
+        Node::Text(_) | Node::Host(_) | Node::Scratch(_) => {
+            // Do not touch more pages than there are bytes.
+            let length = length.min(kernel.bytes_behind(node, offset)?);
+            if length == 0 {
+                return Ok(Part::Moved(0));
+            }
+            let buffer = host.memory.view_mut(address, length)?;
+            Ok(Part::Moved(kernel.read_node(node, buffer, offset)?))
+        }
+        Node::MountDirectory => Err(Errno::ISDIR.into()),
+        Node::Console(_) | Node::PipeWriter(_) => Err(Errno::BADF.into()),
+    }
+}
+
+impl Kernel {
+    /// How many bytes a file has from an offset on.
+    pub(super) fn bytes_behind(&self, node: &Node, offset: u64) -> Result<u64, Errno> {
+        let size = match node {
+            Node::Text(text) => text.len() as u64,
+            Node::Host(file) if file.is_directory => return Err(Errno::ISDIR),
+            Node::Host(file) => file.stat()?.size,
+            Node::Scratch(id) => self.scratch.size(*id)?,
+            _ => 0,
+        };
+        Ok(size.saturating_sub(offset))
+    }
+
+    /// Reads a file at an offset.
+    pub(super) fn read_node(
+        &self,
+        node: &Node,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<usize, Errno> {
+        match node {
+            Node::Text(text) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+                let length = buffer.len().min(text.len() - start);
+                buffer[..length].copy_from_slice(&text[start..start + length]);
+                Ok(length)
+            }
+            Node::Host(file) => file.read_at(buffer, offset),
+            Node::Scratch(id) => self.scratch.read_at(*id, buffer, offset),
+            _ => Ok(0),
+        }
+    }
+}
+
+fn read_pipe(
+    kernel: &mut Kernel,
+    memory: &mut dyn GuestMemory,
+    index: usize,
+    range: Range,
+) -> Result<Part, Stop> {
+    let pipe = kernel.files.pipe(index)?;
+    if pipe.bytes.is_empty() {
+        return Ok(if pipe.writers == 0 { Part::Moved(0) } else { Part::Wait });
+    }
+    let length = range.length.min(pipe.bytes.len() as u64);
+    let buffer = memory.view_mut(range.address, length)?;
+    let pipe = kernel.files.change().pipe_mut(index)?;
+    for (byte, taken) in buffer.iter_mut().zip(pipe.bytes.drain(..length as usize)) {
+        *byte = taken;
+    }
+    kernel.wake_io();
+    Ok(Part::Moved(length as usize))
+}
+
+fn transfer_out(
+    kernel: &mut Kernel,
+    host: &mut Host<'_>,
+    fd: u64,
+    ranges: &[Range],
+    position: Option<u64>,
+) -> CallResult {
+    let description = kernel.files.get(fd)?;
+    if !description.can_write() {
+        return fail(Errno::BADF);
+    }
+    let status = description.flags;
+    let node = description.node.clone();
+    let seeks = is_seekable(&node);
+    if position.is_some() && !seeks {
+        return fail(Errno::SPIPE);
+    }
+    let start = match &node {
+        Node::Scratch(id) if status & flags::APPEND != 0 => kernel.scratch.size(*id)?,
+        _ => position.unwrap_or(description.offset),
+    };
+    let mut total = 0;
+    for range in ranges {
+        let moved = match write_part(kernel, host, &node, *range, start.saturating_add(total)) {
+            Ok(Part::Moved(moved)) => moved,
+            Ok(Part::Wait) if total > 0 => break,
+            Ok(Part::Wait) if status & flags::NONBLOCK != 0 => return fail(Errno::AGAIN),
+            Ok(Part::Wait) => return Ok(park_for_io(kernel)),
+            Err(Stop::Errno(_)) if total > 0 => break,
+            Err(stop) => return Err(stop),
+        };
+        total += moved as u64;
+        if (moved as u64) < range.length {
+            break;
+        }
+    }
+    if seeks && position.is_none() && total > 0 {
+        kernel.files.change().get_mut(fd)?.offset = start.saturating_add(total);
+    }
+    value(total)
+}
+
+fn write_part(
+    kernel: &mut Kernel,
+    host: &mut Host<'_>,
+    node: &Node,
+    range: Range,
+    offset: u64,
+) -> Result<Part, Stop> {
+    let bytes = host.memory.view(range.address, range.length)?;
+    match node {
+        Node::Console(stream) => host.console.write(*stream, bytes),
+        Node::Device(device) => device.write()?,
+        Node::Scratch(id) => {
+            let now = super::metadata::now();
+            kernel.scratch.change().write_at(*id, bytes, offset, now)?;
+        }
+        Node::PipeWriter(index) => {
+            let pipe = kernel.files.pipe(*index)?;
+            if pipe.readers == 0 {
+                let running = kernel.threads.running();
+                kernel.send_signal(Some(running), SIGPIPE);
+                return Err(Errno::PIPE.into());
+            }
+            let room = PIPE_CAPACITY - pipe.bytes.len();
+            if room == 0 || (bytes.len() <= PIPE_ATOMIC && room < bytes.len()) {
+                return Ok(Part::Wait);
+            }
+            let length = bytes.len().min(room);
+            kernel.files.change().pipe_mut(*index)?.bytes.extend(&bytes[..length]);
+            kernel.wake_io();
+            return Ok(Part::Moved(length));
+        }
+        _ => return Err(Errno::BADF.into()),
+    }
+    Ok(Part::Moved(bytes.len()))
+}
+
+pub(crate) fn lseek(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    const SET: u32 = 0;
+    const CURRENT: u32 = 1;
+    const END: u32 = 2;
+    const DATA: u32 = 3;
+    const HOLE: u32 = 4;
+    let [fd, offset, whence, ..] = args;
+    let offset = offset as i64;
+    let description = kernel.files.get(fd)?;
+    let node = &description.node;
+    let is_directory = kernel.node_is_directory(node);
+    if !is_seekable(node) && !is_directory {
+        return fail(Errno::SPIPE);
+    }
+    let size = if is_directory { 0 } else { kernel.bytes_behind(node, 0)? };
+    let base = match whence as u32 {
+        SET => 0,
+        CURRENT => description.offset as i64,
+        END => size as i64,
+        // Files without holes: data up to the end, and a hole there.
+        DATA | HOLE if offset < 0 || offset as u64 >= size => return fail(Errno::NXIO),
+        DATA => 0,
+        HOLE => size as i64 - offset,
+        _ => return fail(Errno::INVAL),
+    };
+    let new = base.checked_add(offset).ok_or(Errno::OVERFLOW)?;
+    let new = u64::try_from(new).map_err(|_| Errno::INVAL)?;
+    if new != description.offset {
+        let description = kernel.files.change().get_mut(fd)?;
+        description.offset = new;
+        if new == 0 {
+            // `rewinddir` looks again.
+            description.listing = None;
+        }
+    }
+    value(new)
+}

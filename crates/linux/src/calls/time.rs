@@ -1,0 +1,120 @@
+//! Clocks and sleeping.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime as host_gettime};
+
+use crate::{
+    Errno, Host,
+    calls::futex::{Clock, deadline_after, deadline_at},
+    guest,
+    kernel::{Args, CallResult, DONE, Flow, Kernel, fail, value},
+    threads::{Event, Wait, Wake},
+};
+
+const REALTIME: u32 = 0;
+const MONOTONIC: u32 = 1;
+const PROCESS_CPU: u32 = 2;
+const THREAD_CPU: u32 = 3;
+const MONOTONIC_RAW: u32 = 4;
+const REALTIME_COARSE: u32 = 5;
+const MONOTONIC_COARSE: u32 = 6;
+const BOOTTIME: u32 = 7;
+const TAI: u32 = 11;
+
+/// Clock ticks in a second, as `AT_CLKTCK` says.
+const TICKS: u64 = 100;
+
+/// What a clock of the host shows.
+pub(crate) fn host_clock(id: ClockId) -> Duration {
+    let time = host_gettime(id);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// What a clock of the guest shows.
+fn guest_clock(host: &Host<'_>, id: u64) -> Result<Duration, Errno> {
+    Ok(match id as u32 {
+        REALTIME | REALTIME_COARSE | TAI => host_clock(ClockId::Realtime),
+        MONOTONIC | MONOTONIC_RAW | MONOTONIC_COARSE | BOOTTIME => host_clock(ClockId::Monotonic),
+        // One processor: the threads' times are not told apart.
+        PROCESS_CPU | THREAD_CPU => host.cpu_time,
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+pub(crate) fn clock_gettime(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let time = guest_clock(host, args[0])?;
+    write_timespec(host, args[1], time)
+}
+
+pub(crate) fn clock_getres(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    guest_clock(host, args[0])?;
+    let resolution = match args[0] as u32 {
+        REALTIME_COARSE | MONOTONIC_COARSE => Duration::from_millis(4),
+        _ => Duration::from_nanos(1),
+    };
+    if args[1] == 0 { DONE } else { write_timespec(host, args[1], resolution) }
+}
+
+fn write_timespec(host: &mut Host<'_>, address: u64, time: Duration) -> CallResult {
+    let words = [time.as_secs(), u64::from(time.subsec_nanos())];
+    guest::write_words(host.memory, address, &words)?;
+    DONE
+}
+
+pub(crate) fn gettimeofday(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let time = host_clock(ClockId::Realtime);
+    if args[0] != 0 {
+        let words = [time.as_secs(), u64::from(time.subsec_micros())];
+        guest::write_words(host.memory, args[0], &words)?;
+    }
+    if args[1] != 0 {
+        guest::write_words(host.memory, args[1], &[0])?;
+    }
+    DONE
+}
+
+/// `time` of x86-64.
+pub(crate) fn time(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let seconds = host_clock(ClockId::Realtime).as_secs();
+    if args[0] != 0 {
+        guest::write_words(host.memory, args[0], &[seconds])?;
+    }
+    value(seconds)
+}
+
+pub(crate) fn times(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let ticks = |time: Duration| (time.as_millis() as u64) / (1000 / TICKS);
+    if args[0] != 0 {
+        guest::write_words(host.memory, args[0], &[ticks(host.cpu_time), 0, 0, 0])?;
+    }
+    value(ticks(host_clock(ClockId::Monotonic)))
+}
+
+pub(crate) fn nanosleep(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let duration = guest::duration(host.memory, args[0])?;
+    sleep(kernel, deadline_after(duration))
+}
+
+pub(crate) fn clock_nanosleep(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const ABSOLUTE: u64 = 1;
+    let clock = match args[0] as u32 {
+        REALTIME | TAI => Clock::Real,
+        MONOTONIC | BOOTTIME => Clock::Monotonic,
+        PROCESS_CPU => return fail(Errno::OPNOTSUPP),
+        _ => return fail(Errno::INVAL),
+    };
+    let time = guest::duration(host.memory, args[2])?;
+    let absolute = args[1] & ABSOLUTE != 0;
+    sleep(kernel, if absolute { deadline_at(time, clock) } else { deadline_after(time) })
+}
+
+fn sleep(kernel: &mut Kernel, deadline: Option<std::time::Instant>) -> CallResult {
+    kernel.threads.change().park(Wait {
+        event: Event::Time,
+        deadline,
+        on_timeout: Wake::Result(0),
+        restartable: false,
+    });
+    Ok(Flow::Parked)
+}

@@ -1,0 +1,274 @@
+//! Descriptors, and the descriptions that they refer to.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use sandtide_engine::Stream;
+
+use crate::{
+    Errno,
+    kernel::Kernel,
+    threads::Event,
+    threads::Wake,
+    vfs::{Listing, Node},
+};
+
+/// `open(2)` flags; the same numbers on riscv64 and x86-64.
+pub(crate) mod flags {
+    pub(crate) const ACCESS: u32 = 0o3;
+    pub(crate) const WRITE_ONLY: u32 = 0o1;
+    pub(crate) const READ_WRITE: u32 = 0o2;
+    pub(crate) const CREATE: u32 = 0o100;
+    pub(crate) const EXCLUSIVE: u32 = 0o200;
+    pub(crate) const TRUNCATE: u32 = 0o1000;
+    pub(crate) const APPEND: u32 = 0o2000;
+    pub(crate) const NONBLOCK: u32 = 0o4000;
+    pub(crate) const DIRECTORY: u32 = 0o200_000;
+    pub(crate) const NOFOLLOW: u32 = 0o400_000;
+    pub(crate) const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+    pub(crate) const PATH: u32 = 0o10_000_000;
+    /// `O_TMPFILE` without `O_DIRECTORY`.
+    pub(crate) const TEMPORARY: u32 = 0o20_000_000;
+}
+
+/// The bytes that a pipe holds.
+pub(crate) const PIPE_CAPACITY: usize = 64 << 10;
+
+/// What one or more descriptors refer to.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    pub(crate) node: Node,
+    pub(crate) offset: u64,
+    /// Access mode, `O_APPEND`, `O_NONBLOCK`, `O_PATH`.
+    pub(crate) flags: u32,
+    /// The guest's path of a directory, as components.
+    pub(crate) path: Vec<Vec<u8>>,
+    /// The entries of a directory, once they were read.
+    pub(crate) listing: Option<Arc<Listing>>,
+    references: u32,
+}
+
+impl Description {
+    pub(crate) fn new(node: Node, flags: u32) -> Self {
+        Self { node, offset: 0, flags, path: Vec::new(), listing: None, references: 0 }
+    }
+
+    /// With the path of a directory.
+    pub(crate) fn at(self, path: Vec<Vec<u8>>) -> Self {
+        Self { path, ..self }
+    }
+
+    pub(crate) fn can_read(&self) -> bool {
+        self.flags & (flags::WRITE_ONLY | flags::PATH) == 0
+    }
+
+    pub(crate) fn can_write(&self) -> bool {
+        self.flags & (flags::WRITE_ONLY | flags::READ_WRITE) != 0 && self.flags & flags::PATH == 0
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    description: usize,
+    close_on_exec: bool,
+}
+
+/// Bytes between a writer and a reader.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pipe {
+    pub(crate) bytes: VecDeque<u8>,
+    pub(crate) readers: u32,
+    pub(crate) writers: u32,
+}
+
+/// The descriptors of a process.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    slots: Vec<Option<Slot>>,
+    descriptions: Vec<Option<Description>>,
+    pub(crate) pipes: Vec<Option<Pipe>>,
+    /// The components of the working directory.
+    pub(crate) directory: Vec<Vec<u8>>,
+    pub(crate) umask: u32,
+}
+
+impl Files {
+    /// Standard input, output and error.
+    pub(crate) fn new() -> Self {
+        let mut files = Self {
+            slots: Vec::new(),
+            descriptions: Vec::new(),
+            pipes: Vec::new(),
+            directory: Vec::new(),
+            umask: 0o022,
+        };
+        let nodes = [
+            (Node::Stdin, 0),
+            (Node::Console(Stream::Stdout), 1),
+            (Node::Console(Stream::Stderr), 1),
+        ];
+        for (index, (node, flags)) in nodes.into_iter().enumerate() {
+            let description = Description { references: 1, ..Description::new(node, flags) };
+            files.descriptions.push(Some(description));
+            files.slots.push(Some(Slot { description: index, close_on_exec: false }));
+        }
+        files
+    }
+
+    fn slot(&self, fd: u64) -> Result<Slot, Errno> {
+        // A descriptor is an `int`: Linux ignores the upper half of the register.
+        self.slots.get(fd as u32 as usize).copied().flatten().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn get(&self, fd: u64) -> Result<&Description, Errno> {
+        self.descriptions[self.slot(fd)?.description].as_ref().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn get_mut(&mut self, fd: u64) -> Result<&mut Description, Errno> {
+        let index = self.slot(fd)?.description;
+        self.descriptions[index].as_mut().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn closes_on_exec(&self, fd: u64) -> Result<bool, Errno> {
+        self.slot(fd).map(|slot| slot.close_on_exec)
+    }
+
+    pub(crate) fn set_close_on_exec(&mut self, fd: u64, close_on_exec: bool) -> Result<(), Errno> {
+        self.slot(fd)?;
+        if let Some(slot) = &mut self.slots[fd as u32 as usize] {
+            slot.close_on_exec = close_on_exec;
+        }
+        Ok(())
+    }
+
+    /// One more than the highest open descriptor.
+    pub(crate) fn bound(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    pub(crate) fn pipe(&self, index: usize) -> Result<&Pipe, Errno> {
+        self.pipes.get(index).and_then(Option::as_ref).ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn pipe_mut(&mut self, index: usize) -> Result<&mut Pipe, Errno> {
+        self.pipes.get_mut(index).and_then(Option::as_mut).ok_or(Errno::BADF)
+    }
+}
+
+impl Kernel {
+    /// Opens a descriptor, the lowest free one, for a new description.
+    pub(crate) fn install(
+        &mut self,
+        description: Description,
+        close_on_exec: bool,
+    ) -> Result<u32, Errno> {
+        let fd = self.free_descriptor(0)?;
+        match description.node {
+            Node::Scratch(id) => self.scratch.change().retain(id),
+            Node::PipeReader(pipe) => self.files.change().pipe_mut(pipe)?.readers += 1,
+            Node::PipeWriter(pipe) => self.files.change().pipe_mut(pipe)?.writers += 1,
+            _ => {}
+        }
+        let files = self.files.change();
+        let index = match files.descriptions.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                files.descriptions.push(None);
+                files.descriptions.len() - 1
+            }
+        };
+        files.descriptions[index] = Some(Description { references: 1, ..description });
+        self.put(fd, Slot { description: index, close_on_exec });
+        Ok(fd)
+    }
+
+    /// Makes the lowest free descriptor from `lowest` on refer to what `fd` refers to.
+    pub(crate) fn duplicate(
+        &mut self,
+        fd: u64,
+        lowest: u64,
+        close_on_exec: bool,
+    ) -> Result<u32, Errno> {
+        self.files.get(fd)?;
+        let new = self.free_descriptor(lowest)?;
+        self.duplicate_to(fd, new, close_on_exec)
+    }
+
+    /// Makes `new` refer to what `fd` refers to; closes what it referred to.
+    pub(crate) fn duplicate_to(
+        &mut self,
+        fd: u64,
+        new: u32,
+        close_on_exec: bool,
+    ) -> Result<u32, Errno> {
+        let description = self.files.slot(fd)?.description;
+        if new >= self.fixed.limits.descriptors {
+            return Err(Errno::BADF);
+        }
+        self.files.change().get_mut(fd)?.references += 1;
+        let _ = self.close(u64::from(new));
+        self.put(new, Slot { description, close_on_exec });
+        Ok(new)
+    }
+
+    fn put(&mut self, fd: u32, slot: Slot) {
+        let files = self.files.change();
+        let fd = fd as usize;
+        if files.slots.len() <= fd {
+            files.slots.resize(fd + 1, None);
+        }
+        files.slots[fd] = Some(slot);
+    }
+
+    /// The lowest free descriptor from `lowest` on.
+    fn free_descriptor(&self, lowest: u64) -> Result<u32, Errno> {
+        let limit = self.fixed.limits.descriptors;
+        let is_free = |fd: &u32| self.files.slots.get(*fd as usize).is_none_or(Option::is_none);
+        let lowest = u32::try_from(lowest).unwrap_or(u32::MAX);
+        if lowest >= limit && lowest != 0 {
+            return Err(Errno::INVAL);
+        }
+        (lowest..limit).find(is_free).ok_or(Errno::MFILE)
+    }
+
+    /// Closes a descriptor, and its description with the last one.
+    pub(crate) fn close(&mut self, fd: u64) -> Result<(), Errno> {
+        let index = self.files.slot(fd)?.description;
+        let files = self.files.change();
+        files.slots[fd as u32 as usize] = None;
+        while files.slots.last().is_some_and(Option::is_none) {
+            files.slots.pop();
+        }
+        let Some(description) = &mut files.descriptions[index] else { return Ok(()) };
+        description.references -= 1;
+        if description.references > 0 {
+            return Ok(());
+        }
+        let Some(description) = files.descriptions[index].take() else { return Ok(()) };
+        match description.node {
+            Node::Scratch(id) => self.scratch.change().release(id),
+            Node::PipeReader(pipe) => self.leave_pipe(pipe, |pipe| pipe.readers -= 1),
+            Node::PipeWriter(pipe) => self.leave_pipe(pipe, |pipe| pipe.writers -= 1),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn leave_pipe(&mut self, index: usize, leave: impl Fn(&mut Pipe)) {
+        if let Ok(pipe) = self.files.change().pipe_mut(index) {
+            leave(pipe);
+            if pipe.readers == 0 && pipe.writers == 0 {
+                self.files.change().pipes[index] = None;
+            }
+        }
+        self.wake_io();
+    }
+
+    /// Something about a pipe has changed: who waits looks again.
+    pub(crate) fn wake_io(&mut self) {
+        let waiting = self.threads.waiting(|event| event == Event::Io);
+        if !waiting.is_empty() {
+            let threads = self.threads.change();
+            waiting.into_iter().for_each(|index| threads.wake(index, Wake::Restart));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Signals: what each one does, and which of them are waiting.
+
+use crate::{
+    Errno, SignalInfo,
+    kernel::{Kernel, PID, UID},
+    threads::{Event, State},
+};
+
+pub(crate) const SIGKILL: u8 = 9;
+pub(crate) const SIGSEGV: u8 = 11;
+pub(crate) const SIGPIPE: u8 = 13;
+const SIGCHLD: u8 = 17;
+const SIGCONT: u8 = 18;
+pub(crate) const SIGSTOP: u8 = 19;
+const SIGTSTP: u8 = 20;
+const SIGTTIN: u8 = 21;
+const SIGTTOU: u8 = 22;
+const SIGURG: u8 = 23;
+const SIGWINCH: u8 = 28;
+
+/// How many signals there are.
+pub(crate) const COUNT: u8 = 64;
+
+pub(crate) const SA_ONSTACK: u64 = 0x0800_0000;
+pub(crate) const SA_RESTART: u64 = 0x1000_0000;
+pub(crate) const SA_NODEFER: u64 = 0x4000_0000;
+pub(crate) const SA_RESETHAND: u64 = 0x8000_0000;
+
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+
+/// `si_code` of `kill` and of `tkill`.
+const SI_USER: i32 = 0;
+const SI_TKILL: i32 = -6;
+
+/// The signals that cannot be blocked, handled or ignored.
+pub(crate) const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+
+/// The bit of a signal in a mask.
+pub(crate) const fn bit(signal: u8) -> u64 {
+    1 << (signal - 1)
+}
+
+/// A signal number from a guest.
+pub(crate) fn number(argument: u64) -> Result<u8, Errno> {
+    match argument as u32 {
+        signal @ 1..=64 => Ok(signal as u8),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `struct sigaction`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SignalAction {
+    pub(crate) handler: u64,
+    pub(crate) flags: u64,
+    pub(crate) restorer: u64,
+    pub(crate) mask: u64,
+}
+
+/// What a signal does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Ignore,
+    Fatal,
+    Handle(SignalAction),
+}
+
+/// The process's part: actions, and the signals that any thread may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    actions: [SignalAction; COUNT as usize],
+    pub(crate) pending: u64,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self { actions: [SignalAction::default(); COUNT as usize], pending: 0 }
+    }
+}
+
+impl Signals {
+    pub(crate) fn action(&self, signal: u8) -> SignalAction {
+        self.actions[usize::from(signal - 1)]
+    }
+
+    pub(crate) fn set_action(&mut self, signal: u8, action: SignalAction) {
+        self.actions[usize::from(signal - 1)] = action;
+    }
+
+    pub(crate) fn disposition(&self, signal: u8) -> Disposition {
+        let action = self.action(signal);
+        match action.handler {
+            SIG_DFL => match signal {
+                // Nobody could continue a stopped sandbox, so a stop does nothing.
+                SIGCHLD | SIGCONT | SIGURG | SIGWINCH | SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU => {
+                    Disposition::Ignore
+                }
+                _ => Disposition::Fatal,
+            },
+            SIG_IGN => Disposition::Ignore,
+            _ => Disposition::Handle(action),
+        }
+    }
+}
+
+impl Kernel {
+    /// Sends a signal to a thread, or to the process.
+    pub(crate) fn send_signal(&mut self, thread: Option<usize>, signal: u8) {
+        let disposition = self.signals.disposition(signal);
+        let is_blocked =
+            |mask: u64| signal != SIGKILL && signal != SIGSTOP && mask & bit(signal) != 0;
+        let blocked = match thread {
+            Some(index) => is_blocked(self.threads.all()[index].mask),
+            None => self.threads.all().iter().all(|thread| is_blocked(thread.mask)),
+        };
+        if disposition == Disposition::Ignore && !blocked {
+            return;
+        }
+        match thread {
+            Some(index) => self.threads.change().get_mut(index).pending |= bit(signal),
+            None => self.signals.change().pending |= bit(signal),
+        }
+        // Who waits must take it; who runs or is ready takes it when it runs.
+        let taker = thread.or_else(|| {
+            let able = |index: &usize| !is_blocked(self.threads.all()[*index].mask);
+            let running = self.threads.running();
+            Some(running).filter(able).or_else(|| (0..self.threads.count()).find(able))
+        });
+        let Some(taker) = taker else { return };
+        let State::Parked(wait) = self.threads.all()[taker].state else { return };
+        if !blocked {
+            let restart = match disposition {
+                Disposition::Handle(action) => action.flags & SA_RESTART != 0,
+                _ => false,
+            };
+            self.threads.change().interrupt(taker, restart && wait.event != Event::Signal);
+        }
+    }
+
+    /// Takes the next signal that the running thread must act on.
+    pub(crate) fn take_signal(&mut self) -> Option<SignalInfo> {
+        let thread = self.threads.current();
+        let open = !(thread.mask & !UNBLOCKABLE);
+        let own = thread.pending & open;
+        let shared = self.signals.pending & open;
+        let (set, code) = match (own, shared) {
+            (0, 0) => return None,
+            (0, shared) => (shared, SI_USER),
+            (own, _) => (own, SI_TKILL),
+        };
+        let signal = set.trailing_zeros() as u8 + 1;
+        if code == SI_TKILL {
+            self.threads.change().current_mut().pending &= !bit(signal);
+        } else {
+            self.signals.change().pending &= !bit(signal);
+        }
+        // `si_pid` and `si_uid` lie where a trap has `si_addr`.
+        let address = u64::from(UID) << 32 | u64::from(PID);
+        Some(SignalInfo { signal, code, address })
+    }
+
+    /// The signals that wait for the running thread, blocked or not.
+    pub(crate) fn pending_signals(&self) -> u64 {
+        self.threads.current().pending | self.signals.pending
+    }
+}

@@ -1,0 +1,257 @@
+//! The table of system calls: what each name does, for both instruction sets.
+//!
+//! Numbers come from the `syscalls` crate. The table drives dispatch and `docs/syscalls.md`.
+
+use std::sync::LazyLock;
+
+use syscalls::{riscv64, x86_64};
+
+use crate::{
+    Architecture,
+    calls::{
+        descriptors, files, futex, identity, io, mapping, memory, metadata, network, poll,
+        resources, signals, threads, time,
+    },
+    kernel::Handler,
+};
+
+/// A system call that is implemented.
+pub(crate) struct Entry {
+    /// Its name in Linux.
+    pub(crate) name: &'static str,
+    pub(crate) handler: Handler,
+    /// What a guest can count on and what not; for the documentation.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(crate) notes: &'static str,
+}
+
+macro_rules! table {
+    ($($title:literal { $($name:ident => $handler:path, $notes:literal;)* })*) => {
+        /// The subjects of [`TABLE`], each with how many entries it has.
+        #[cfg(test)]
+        pub(crate) const SUBJECTS: &[(&str, usize)] =
+            &[$(($title, [$(stringify!($name)),*].len())),*];
+
+        /// Every system call that is implemented.
+        pub(crate) static TABLE: &[Entry] = &[$($(
+            Entry { name: stringify!($name), handler: $handler, notes: $notes },
+        )*)*];
+    };
+}
+
+table! {
+    "Memory" {
+        brk => memory::brk, "The heap grows up to the tenant's memory limit; beyond, the old end is returned.";
+        mmap => mapping::mmap, "Anonymous memory, private or shared; files as a private copy or shared read-only (a copy too). `MAP_FIXED`, `MAP_FIXED_NOREPLACE`, `MAP_NORESERVE`. No huge pages. Writable memory beyond what the memory limit leaves is `ENOMEM`; reservations (`PROT_NONE`, `MAP_NORESERVE`) do not count.";
+        munmap => memory::munmap, "";
+        mprotect => memory::mprotect, "Any of read, write, execute; write implies read.";
+        mremap => mapping::mremap, "`MREMAP_MAYMOVE`, `MREMAP_FIXED`. One mapping at a time; no second view of the same memory.";
+        madvise => memory::madvise, "`MADV_DONTNEED` zeroes; other advice is accepted without effect.";
+        msync => memory::mapped_only, "Nothing to write back.";
+        mlock => memory::mapped_only, "Nothing is ever paged out.";
+        munlock => memory::mapped_only, "Nothing is ever paged out.";
+        membarrier => memory::membarrier, "Threads share one processor, so every barrier holds already.";
+    }
+    "Reading and writing" {
+        read => io::read, "At most 1 MiB a call.";
+        readv => io::readv, "At most 1 MiB and 1024 ranges a call.";
+        pread64 => io::pread64, "At most 1 MiB a call.";
+        preadv => io::preadv, "At most 1 MiB and 1024 ranges a call.";
+        write => io::write, "At most 1 MiB a call. Standard output and error go to the tenant's log.";
+        writev => io::writev, "At most 1 MiB and 1024 ranges a call.";
+        pwrite64 => io::pwrite64, "At most 1 MiB a call.";
+        pwritev => io::pwritev, "At most 1 MiB and 1024 ranges a call.";
+        lseek => io::lseek, "Files have no holes.";
+        ppoll => poll::ppoll, "Files and standard streams are always ready.";
+        poll => poll::poll, "As `ppoll`.";
+        pselect6 => poll::pselect6, "As `ppoll`; no exceptional conditions.";
+        select => poll::select, "As `ppoll`; the time left is not written back.";
+        fsync => files::open_only, "Nothing to write back.";
+        fdatasync => files::open_only, "Nothing to write back.";
+        fadvise64 => files::open_only, "Accepted without effect.";
+    }
+    "Descriptors" {
+        close => descriptors::close, "";
+        close_range => descriptors::close_range, "";
+        dup => descriptors::dup, "";
+        dup2 => descriptors::dup2, "";
+        dup3 => descriptors::dup3, "";
+        fcntl => descriptors::fcntl, "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` (`O_APPEND`, `O_NONBLOCK`), `F_GETPIPE_SZ`; locks always succeed.";
+        flock => descriptors::flock, "Always succeeds: nobody else can hold a lock.";
+        ioctl => descriptors::ioctl, "`FIONREAD`, `FIONBIO`, `FIOCLEX`, `FIONCLEX`; everything else is `ENOTTY`, as nothing is a terminal.";
+        pipe2 => descriptors::pipe2, "`O_CLOEXEC`, `O_NONBLOCK`; holds 64 KiB.";
+        pipe => descriptors::pipe, "Holds 64 KiB.";
+    }
+    "Files and directories" {
+        openat => files::openat, "Granted files read-only (`EROFS` to write), `/tmp` in memory until the reset, `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random`, `/dev/urandom`, and a few files of `/proc` and `/sys`. No `O_TMPFILE`.";
+        open => files::open, "As `openat`.";
+        creat => files::creat, "As `openat`.";
+        getdents64 => files::getdents64, "A directory is read when its first entry is; at most 65536 entries. Inode numbers are not those of `fstat`.";
+        getcwd => files::getcwd, "";
+        chdir => files::chdir, "";
+        fchdir => files::fchdir, "";
+        mkdirat => files::mkdirat, "In `/tmp` only; modes are not kept.";
+        mkdir => files::mkdir, "As `mkdirat`.";
+        unlinkat => files::unlinkat, "In `/tmp` only.";
+        unlink => files::unlink, "As `unlinkat`.";
+        rmdir => files::rmdir, "As `unlinkat`.";
+        renameat2 => files::renameat2, "In `/tmp` only. `RENAME_NOREPLACE`; no exchange.";
+        renameat => files::renameat, "As `renameat2`.";
+        rename => files::rename, "As `renameat2`.";
+        linkat => files::no_links, "Always `EPERM`.";
+        symlinkat => files::no_links, "Always `EPERM`.";
+        link => files::no_links, "Always `EPERM`.";
+        symlink => files::no_links, "Always `EPERM`.";
+        truncate => files::truncate, "In `/tmp` only.";
+        ftruncate => files::ftruncate, "In `/tmp` only.";
+        fallocate => files::fallocate, "In `/tmp` only, without flags.";
+        umask => files::umask, "Remembered, without effect.";
+    }
+    "Metadata" {
+        fstat => metadata::fstat, "Granted files belong to user 0, `/tmp` to the guest. Only the time of the last change is kept.";
+        newfstatat => metadata::newfstatat, "As `fstat`. `AT_EMPTY_PATH`, `AT_SYMLINK_NOFOLLOW`.";
+        stat => metadata::stat, "As `fstat`.";
+        lstat => metadata::lstat, "As `fstat`.";
+        statx => metadata::statx, "As `newfstatat`; the basic fields.";
+        faccessat => metadata::faccessat, "";
+        faccessat2 => metadata::faccessat2, "`AT_EMPTY_PATH`, `AT_SYMLINK_NOFOLLOW`.";
+        access => metadata::access, "";
+        readlinkat => metadata::readlinkat, "Links of granted directories, and `/proc/self/exe`.";
+        readlink => metadata::readlink, "As `readlinkat`.";
+        utimensat => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
+        fchmodat => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
+        fchownat => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
+        fchmod => metadata::change_metadata, "In `/tmp` only; accepted without effect.";
+        fchown => metadata::change_metadata, "In `/tmp` only; accepted without effect.";
+        statfs => metadata::statfs, "Always the scratch area's room.";
+        fstatfs => metadata::fstatfs, "Always the scratch area's room.";
+    }
+    "Threads" {
+        clone => threads::clone, "Threads only (`CLONE_VM`, `CLONE_SIGHAND`, `CLONE_THREAD`), up to the tenant's limit (`EAGAIN`). No new processes (`ENOSYS`).";
+        exit => threads::exit, "";
+        exit_group => threads::exit_group, "";
+        set_tid_address => threads::set_tid_address, "";
+        set_robust_list => threads::set_robust_list, "Accepted; the list is not walked when a thread ends.";
+        futex => futex::futex, "`WAIT`, `WAKE`, `WAIT_BITSET`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, with time-outs. No priority inheritance.";
+        sched_yield => threads::sched_yield, "";
+        sched_getaffinity => threads::sched_getaffinity, "One processor.";
+        sched_setaffinity => threads::sched_setaffinity, "One processor.";
+        sched_getscheduler => threads::sched_getscheduler, "Always `SCHED_OTHER`.";
+        sched_setscheduler => threads::sched_setscheduler, "Only `SCHED_OTHER`.";
+        sched_getparam => threads::sched_getparam, "Always priority 0.";
+        sched_setparam => threads::sched_setparam, "Only priority 0.";
+        sched_get_priority_max => threads::sched_get_priority, "Ordinary policies only.";
+        sched_get_priority_min => threads::sched_get_priority, "Ordinary policies only.";
+        arch_prctl => threads::arch_prctl, "`ARCH_SET_FS`.";
+    }
+    "Signals" {
+        rt_sigaction => signals::rt_sigaction, "`SA_SIGINFO`, `SA_ONSTACK`, `SA_RESTART`, `SA_NODEFER`, `SA_RESETHAND`. Stopping signals are ignored by default.";
+        rt_sigprocmask => signals::rt_sigprocmask, "";
+        rt_sigpending => signals::rt_sigpending, "";
+        rt_sigsuspend => signals::rt_sigsuspend, "";
+        rt_sigreturn => signals::rt_sigreturn, "";
+        sigaltstack => signals::sigaltstack, "Never says `SS_ONSTACK`; no `SS_AUTODISARM`.";
+        pause => signals::pause, "";
+        kill => signals::kill, "To itself only.";
+        tkill => signals::tkill, "To its own threads only.";
+        tgkill => signals::tgkill, "To its own threads only.";
+    }
+    "Time" {
+        clock_gettime => time::clock_gettime, "Real, monotonic, boot time and their variants; CPU clocks are the sandbox's. True after every reset.";
+        clock_getres => time::clock_getres, "";
+        gettimeofday => time::gettimeofday, "UTC.";
+        time => time::time, "";
+        times => time::times, "All time is user time.";
+        nanosleep => time::nanosleep, "The time left is not written back after a signal.";
+        clock_nanosleep => time::clock_nanosleep, "Real and monotonic, relative and absolute. The time left is not written back after a signal.";
+    }
+    "Identity and system" {
+        getpid => identity::getpid, "Always 100.";
+        getppid => identity::getppid, "Always 1.";
+        gettid => threads::gettid, "";
+        getuid => identity::getuid, "Always 1000.";
+        geteuid => identity::getuid, "Always 1000.";
+        getgid => identity::getuid, "Always 1000.";
+        getegid => identity::getuid, "Always 1000.";
+        getresuid => identity::getresuid, "Always 1000.";
+        getresgid => identity::getresuid, "Always 1000.";
+        getgroups => identity::getgroups, "None.";
+        getpgid => identity::getpgid, "Of itself.";
+        getpgrp => identity::getpid, "Of itself.";
+        getsid => identity::getpgid, "Of itself.";
+        uname => identity::uname, "Linux 6.1.";
+        prctl => identity::prctl, "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_GET_DUMPABLE`, `PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_GET_NO_NEW_PRIVS`.";
+        getcpu => identity::getcpu, "Always 0.";
+        getrandom => identity::getrandom, "Never repeats after a reset. At most 1 MiB a call.";
+        prlimit64 => resources::prlimit64, "Says the tenant's limits. Lower limits are accepted without effect, higher ones are `EPERM`.";
+        getrlimit => resources::getrlimit, "As `prlimit64`.";
+        setrlimit => resources::setrlimit, "As `prlimit64`.";
+        getrusage => resources::getrusage, "User time and memory.";
+        sysinfo => resources::sysinfo, "Memory is the tenant's limit.";
+        riscv_flush_icache => identity::nothing, "Code is never modified in place.";
+    }
+    "Sockets" {
+        socket => network::socket, "Always `EACCES` or `EAFNOSUPPORT`: egress is denied.";
+        socketpair => network::socket, "Always `EACCES` or `EAFNOSUPPORT`.";
+        connect => network::not_a_socket, "No descriptor is a socket.";
+        bind => network::not_a_socket, "No descriptor is a socket.";
+        listen => network::not_a_socket, "No descriptor is a socket.";
+        accept4 => network::not_a_socket, "No descriptor is a socket.";
+        sendto => network::not_a_socket, "No descriptor is a socket.";
+        recvfrom => network::not_a_socket, "No descriptor is a socket.";
+        sendmsg => network::not_a_socket, "No descriptor is a socket.";
+        recvmsg => network::not_a_socket, "No descriptor is a socket.";
+        getsockopt => network::not_a_socket, "No descriptor is a socket.";
+        setsockopt => network::not_a_socket, "No descriptor is a socket.";
+        getsockname => network::not_a_socket, "No descriptor is a socket.";
+        getpeername => network::not_a_socket, "No descriptor is a socket.";
+        shutdown => network::not_a_socket, "No descriptor is a socket.";
+    }
+}
+
+/// More than any number of an implemented call.
+const NUMBERS: usize = 512;
+
+/// For each number, one more than the index in [`TABLE`], or 0.
+type Numbers = [u16; NUMBERS];
+
+static RISCV64: LazyLock<Numbers> = LazyLock::new(|| numbers(Architecture::Riscv64));
+static X86_64: LazyLock<Numbers> = LazyLock::new(|| numbers(Architecture::X86_64));
+
+fn numbers(architecture: Architecture) -> Numbers {
+    let mut numbers = [0; NUMBERS];
+    for (number, slot) in numbers.iter_mut().enumerate() {
+        let name = name(architecture, number as u64);
+        if let Some(index) = TABLE.iter().position(|entry| entry.name == name) {
+            *slot = index as u16 + 1;
+        }
+    }
+    numbers
+}
+
+/// The implementation of a number.
+pub(crate) fn find(architecture: Architecture, number: u64) -> Option<&'static Entry> {
+    let numbers = match architecture {
+        Architecture::Riscv64 => &*RISCV64,
+        Architecture::X86_64 => &*X86_64,
+    };
+    let index = *numbers.get(usize::try_from(number).ok()?)?;
+    TABLE.get(usize::from(index).checked_sub(1)?)
+}
+
+/// The name of a number, implemented or not.
+pub(crate) fn name(architecture: Architecture, number: u64) -> &'static str {
+    let name = usize::try_from(number).ok().and_then(|number| match architecture {
+        Architecture::Riscv64 => riscv64::Sysno::new(number).map(|call| call.name()),
+        Architecture::X86_64 => x86_64::Sysno::new(number).map(|call| call.name()),
+    });
+    match name {
+        Some("fstatat") => "newfstatat",
+        Some("sync_file_range2") => "sync_file_range",
+        Some(name) => name,
+        None => "unassigned",
+    }
+}
+
+#[cfg(test)]
+mod tests;

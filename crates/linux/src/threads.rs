@@ -1,0 +1,301 @@
+//! The threads of a process, of which one runs at a time, and what the others wait for.
+
+use std::{collections::VecDeque, time::Instant};
+
+use crate::{Errno, kernel::negated};
+
+/// What a parked thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A wake of the futex at this address, with a bit in common.
+    Futex { address: u64, bits: u32 },
+    /// Only the time.
+    Time,
+    /// The engine.
+    Host,
+    /// A change of a pipe or the like.
+    Io,
+    /// A signal.
+    Signal,
+}
+
+/// A parked thread's wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) event: Event,
+    pub(crate) deadline: Option<Instant>,
+    /// What happens once the deadline has passed.
+    pub(crate) on_timeout: Wake,
+    /// Whether the call may be made again after a signal handler with `SA_RESTART`.
+    pub(crate) restartable: bool,
+}
+
+/// Whether a thread can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// In the queue.
+    Ready,
+    Parked(Wait),
+}
+
+/// What happens to the registers of a thread when it runs again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// They are as they should be.
+    AsIs,
+    /// The call has this result.
+    Result(u64),
+    /// The call is made again.
+    Restart,
+}
+
+/// `struct sigaltstack`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct AlternateStack {
+    pub(crate) start: u64,
+    /// 0: there is none.
+    pub(crate) size: u64,
+}
+
+impl AlternateStack {
+    /// Whether a stack pointer is on it.
+    pub(crate) fn contains(&self, sp: u64) -> bool {
+        sp.wrapping_sub(self.start).wrapping_sub(1) < self.size
+    }
+}
+
+/// A thread, but for its registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) state: State,
+    pub(crate) wake: Wake,
+    /// Grows with every wait, so that the one who waits longest is woken first.
+    order: u64,
+    /// The deadline of a call that is being made again.
+    pub(crate) call_deadline: Option<Instant>,
+    /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
+    pub(crate) clear_child_tid: u64,
+    /// The blocked signals, signal 1 in bit 0.
+    pub(crate) mask: u64,
+    /// The mask to restore after `rt_sigsuspend`.
+    pub(crate) suspended_mask: Option<u64>,
+    /// The signals sent to this thread and not delivered.
+    pub(crate) pending: u64,
+    pub(crate) alternate_stack: AlternateStack,
+    pub(crate) name: [u8; 16],
+}
+
+impl Thread {
+    fn new(tid: u32, name: [u8; 16]) -> Self {
+        Self {
+            tid,
+            state: State::Running,
+            wake: Wake::AsIs,
+            order: 0,
+            call_deadline: None,
+            clear_child_tid: 0,
+            mask: 0,
+            suspended_mask: None,
+            pending: 0,
+            alternate_stack: AlternateStack::default(),
+            name,
+        }
+    }
+
+    /// The deadline of its wait.
+    fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Parked(wait) => wait.deadline,
+            _ => None,
+        }
+    }
+}
+
+/// The threads of a process. `running` is the one whose registers the engine uses, even while it
+/// is parked and no other can run.
+#[derive(Debug, Clone)]
+pub(crate) struct Threads {
+    list: Vec<Thread>,
+    running: usize,
+    ready: VecDeque<u32>,
+    next_tid: u32,
+    next_order: u64,
+}
+
+impl Threads {
+    pub(crate) fn new(tid: u32, name: [u8; 16]) -> Self {
+        Self {
+            list: vec![Thread::new(tid, name)],
+            running: 0,
+            ready: VecDeque::new(),
+            next_tid: tid + 1,
+            next_order: 0,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(crate) fn current(&self) -> &Thread {
+        &self.list[self.running]
+    }
+
+    pub(crate) fn current_mut(&mut self) -> &mut Thread {
+        &mut self.list[self.running]
+    }
+
+    pub(crate) fn all(&self) -> &[Thread] {
+        &self.list
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut Thread {
+        &mut self.list[index]
+    }
+
+    pub(crate) fn find(&self, tid: u32) -> Option<usize> {
+        self.list.iter().position(|thread| thread.tid == tid)
+    }
+
+    /// Whether another thread could run now.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Adds a thread that can run, a copy of the running one. Its index is the last.
+    pub(crate) fn add(&mut self, clear_child_tid: u64) -> u32 {
+        let tid = self.next_tid;
+        // Never back to a number that is in use: that takes 4 billion threads in one exchange.
+        self.next_tid = self.next_tid.checked_add(1).unwrap_or(self.list[0].tid + 1);
+        let maker = self.current();
+        let mut thread = Thread::new(tid, maker.name);
+        thread.mask = maker.mask;
+        thread.clear_child_tid = clear_child_tid;
+        thread.state = State::Ready;
+        self.list.push(thread);
+        self.ready.push_back(tid);
+        tid
+    }
+
+    /// Takes the running thread away, unless it is the last one. Returns its index.
+    pub(crate) fn remove_current(&mut self) -> Option<usize> {
+        if self.list.len() == 1 {
+            return None;
+        }
+        let index = self.running;
+        self.list.remove(index);
+        // Nobody runs until the next `pick`; the engine may look at the registers all the same.
+        self.running = 0;
+        Some(index)
+    }
+
+    /// Parks the running thread.
+    pub(crate) fn park(&mut self, wait: Wait) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let thread = self.current_mut();
+        thread.state = State::Parked(wait);
+        thread.order = order;
+        thread.call_deadline = wait.deadline;
+    }
+
+    /// Puts the running thread at the end of the queue.
+    pub(crate) fn requeue_current(&mut self) {
+        let thread = self.current_mut();
+        if thread.state == State::Running {
+            thread.state = State::Ready;
+            thread.wake = Wake::AsIs;
+            let tid = thread.tid;
+            self.ready.push_back(tid);
+        }
+    }
+
+    /// Makes a parked thread ready.
+    pub(crate) fn wake(&mut self, index: usize, wake: Wake) {
+        let thread = &mut self.list[index];
+        if let State::Parked(_) = thread.state {
+            thread.state = State::Ready;
+            thread.wake = wake;
+            if wake != Wake::Restart {
+                thread.call_deadline = None;
+            }
+            let tid = thread.tid;
+            self.ready.push_back(tid);
+        }
+    }
+
+    /// The indices of the threads that wait for an event, the longest wait first.
+    pub(crate) fn waiting(&self, matches: impl Fn(Event) -> bool) -> Vec<usize> {
+        let mut found: Vec<usize> = (0..self.list.len())
+            .filter(|index| {
+                matches!(self.list[*index].state, State::Parked(wait) if matches(wait.event))
+            })
+            .collect();
+        found.sort_unstable_by_key(|index| self.list[*index].order);
+        found
+    }
+
+    /// Makes a futex waiter wait at another address, behind those who wait there.
+    pub(crate) fn move_waiter(&mut self, index: usize, to: u64) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let thread = &mut self.list[index];
+        if let State::Parked(Wait { event: Event::Futex { address, .. }, .. }) = &mut thread.state {
+            *address = to;
+            thread.order = order;
+        }
+    }
+
+    /// Whether anything waits for the engine.
+    pub(crate) fn any_waits_for_host(&self) -> bool {
+        self.list
+            .iter()
+            .any(|thread| matches!(thread.state, State::Parked(wait) if wait.event == Event::Host))
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.list.iter().filter_map(Thread::deadline).min()
+    }
+
+    /// Wakes every thread whose deadline has passed, the earliest first.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let mut due: Vec<(Instant, usize)> = (0..self.list.len())
+            .filter_map(|index| Some((self.list[index].deadline()?, index)))
+            .filter(|(deadline, _)| *deadline <= now)
+            .collect();
+        due.sort_unstable();
+        for (_, index) in due {
+            if let State::Parked(wait) = self.list[index].state {
+                self.wake(index, wait.on_timeout);
+            }
+        }
+    }
+
+    /// Makes the thread that is ready longest the running one. Returns what its registers need.
+    pub(crate) fn pick(&mut self) -> Option<Wake> {
+        let tid = self.ready.pop_front()?;
+        self.running = self.find(tid)?;
+        let thread = self.current_mut();
+        thread.state = State::Running;
+        Some(std::mem::replace(&mut thread.wake, Wake::AsIs))
+    }
+
+    /// Ends a parked thread's wait for a signal handler.
+    pub(crate) fn interrupt(&mut self, index: usize, restart: bool) {
+        let State::Parked(wait) = self.list[index].state else { return };
+        let wake = match wait.event {
+            // Stands in front of its call already.
+            Event::Host => Wake::AsIs,
+            _ if restart && wait.restartable => Wake::Restart,
+            _ => Wake::Result(negated(Errno::INTR)),
+        };
+        self.wake(index, wake);
+    }
+}

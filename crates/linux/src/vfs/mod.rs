@@ -1,0 +1,138 @@
+//! The one tree of files that a guest sees: grants, scratch area, devices and a few texts.
+
+mod grants;
+mod listing;
+mod path;
+mod scratch;
+mod stat;
+mod synthetic;
+
+use std::sync::Arc;
+
+use sandtide_engine::{FileGrant, Stream};
+
+pub(crate) use grants::{Grant, HostFile};
+pub(crate) use listing::{Listing, Origin, write_entries};
+pub(crate) use path::{Place, Target, join};
+pub(crate) use scratch::{NodeId, Scratch};
+pub(crate) use stat::{FileType, Stat};
+pub(crate) use synthetic::{Device, Text};
+
+use crate::StartError;
+
+/// What an open description refers to.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    Stdin,
+    Console(Stream),
+    Device(Device),
+    /// A text that was made when it was opened.
+    Text(Arc<Vec<u8>>),
+    Host(Arc<HostFile>),
+    Scratch(NodeId),
+    /// A directory that is only there because something is mounted below it.
+    MountDirectory,
+    PipeReader(usize),
+    PipeWriter(usize),
+}
+
+/// What is mounted at a path.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Grant(Grant),
+    Scratch,
+    Device(Device),
+    Text(Text),
+    /// A symbolic link to the program.
+    ProgramLink,
+}
+
+/// A mounted file or directory.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    /// The components of its path; none for `/`.
+    pub(crate) path: Vec<Vec<u8>>,
+    pub(crate) source: Source,
+}
+
+/// Everything that is mounted.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    list: Vec<Mount>,
+}
+
+impl Mounts {
+    /// Opens the grants. They win over what every guest has at the same path.
+    pub(crate) fn open(grants: &[FileGrant]) -> Result<Self, StartError> {
+        let mut list: Vec<Mount> = Vec::new();
+        for grant in grants {
+            let bad = |what| StartError::BadGrant { guest: grant.guest.clone(), what };
+            let path = path::mount_point(&grant.guest)
+                .ok_or(bad("the guest path must be absolute, without `.`, `..` and NUL"))?;
+            if list.iter().any(|mount| mount.path == path) {
+                return Err(bad("another grant has the same guest path"));
+            }
+            let opened = Grant::open(&grant.host).map_err(|source| StartError::Grant {
+                path: grant.host.display().to_string(),
+                source,
+            })?;
+            list.push(Mount { path, source: Source::Grant(opened) });
+        }
+        for (path, source) in synthetic::mounts() {
+            let path = path::split(path.as_bytes());
+            if !list.iter().any(|mount| mount.path == path) {
+                list.push(Mount { path, source });
+            }
+        }
+        Ok(Self { list })
+    }
+
+    pub(crate) fn get(&self, index: usize) -> &Mount {
+        &self.list[index]
+    }
+
+    /// The deepest mount at or above a path.
+    pub(crate) fn above(&self, path: &[Vec<u8>]) -> Option<usize> {
+        (0..self.list.len())
+            .filter(|index| path.starts_with(&self.list[*index].path))
+            .max_by_key(|index| self.list[*index].path.len())
+    }
+
+    /// Whether something is mounted below a path.
+    pub(crate) fn any_below(&self, path: &[Vec<u8>]) -> bool {
+        self.list.iter().any(|mount| mount.path.len() > path.len() && mount.path.starts_with(path))
+    }
+
+    /// The names in a directory that come from mounts, with whether the mount itself is there.
+    pub(crate) fn children(&self, path: &[Vec<u8>]) -> Vec<(&[u8], FileType)> {
+        let mut children: Vec<(&[u8], FileType)> = Vec::new();
+        for mount in &self.list {
+            if mount.path.len() > path.len() && mount.path.starts_with(path) {
+                let name = mount.path[path.len()].as_slice();
+                let kind = if mount.path.len() == path.len() + 1 {
+                    mount.source.file_type()
+                } else {
+                    FileType::Directory
+                };
+                match children.iter_mut().find(|child| child.0 == name) {
+                    Some(child) if mount.path.len() == path.len() + 1 => child.1 = kind,
+                    Some(_) => {}
+                    None => children.push((name, kind)),
+                }
+            }
+        }
+        children
+    }
+}
+
+impl Source {
+    fn file_type(&self) -> FileType {
+        match self {
+            Self::Grant(grant) if grant.is_directory() => FileType::Directory,
+            Self::Scratch => FileType::Directory,
+            Self::Grant(_) | Self::Text(_) => FileType::Regular,
+            Self::Device(_) => FileType::Character,
+            Self::ProgramLink => FileType::Link,
+        }
+    }
+}
