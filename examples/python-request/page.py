@@ -12,6 +12,8 @@ def total(query):
     result = 0
     for part in query.split("&"):
         if part.startswith("n="):
+            if not part[2:].isdigit():
+                raise ValueError("n is not a number")
             result += int(part[2:])
     return result
 

@@ -31,7 +31,7 @@ enum {
     SANDTIDE_DEV_INPUT_ = 65536,    /* the most bytes of a request's head, and of its trailers */
     SANDTIDE_DEV_FIELDS_ = 128,     /* the most header fields, and trailer fields */
     SANDTIDE_DEV_PATIENCE_ = 30000, /* ms to wait for the next bytes of a request */
-    SANDTIDE_DEV_DRAIN_ = 1 << 20   /* the most bytes of an unread body to read and drop */
+    SANDTIDE_DEV_DRAIN_ = 1 << 22   /* the most bytes of an unread body to read and drop */
 };
 
 enum sandtide_dev_framing_ { SANDTIDE_DEV_LENGTH_, SANDTIDE_DEV_CHUNKED_ };
