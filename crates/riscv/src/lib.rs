@@ -1,1 +1,24 @@
-//! See ARCHITECTURE.md.
+//! The riscv engine: RV64GC programs, static or static-PIE Linux ELF, interpreted.
+//!
+//! ```text
+//!   file ─elf─▶ Image ─place─▶ Machine ─boot─▶ waits for a request ─freeze─▶ RiscvProgram
+//!                              (memory, threads, code)                          │ spawn
+//!                                                                         RiscvSandbox
+//! ```
+//!
+//! A program's decoded code, frozen memory and symbols are shared by all of its sandboxes; a
+//! sandbox has a [`machine`] of its own: registers and kernel state, and the pages it has written.
+#![deny(missing_docs)]
+
+mod elf;
+mod engine;
+mod isa;
+mod machine;
+mod memory;
+mod program;
+mod registers;
+mod sandbox;
+mod symbols;
+mod unwind;
+
+pub use engine::RiscvEngine;

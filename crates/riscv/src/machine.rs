@@ -1,0 +1,279 @@
+//! A program being executed: memory, threads, and the loop that runs them.
+
+use std::{
+    io::Read,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::rngs::StdRng;
+use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause};
+use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
+
+use crate::{
+    isa::{self, Code, Cpu, Exit},
+    memory::Memory,
+    registers::SIGNAL_RETURN,
+    symbols::Symbols,
+};
+
+/// Instructions between two looks at the clock: a fraction of a slice.
+const CHUNK: u64 = 50_000;
+
+/// What a system call takes from the chunk, so that a guest that only makes calls is sliced too.
+const CALL_COST: u64 = 200;
+
+/// Instructions after which another thread of the same guest gets its turn.
+const QUANTUM: u64 = 20_000;
+
+/// The state of a program in execution.
+pub(crate) struct Machine {
+    pub(crate) memory: Memory,
+    pub(crate) process: Process<Cpu>,
+    pub(crate) code: Arc<Code>,
+    /// No part of any snapshot: no value comes twice.
+    pub(crate) random: StdRng,
+    /// Instructions since [`Machine::clear_counts`].
+    pub(crate) instructions: u64,
+    /// System calls and guest calls since then.
+    pub(crate) calls: u64,
+    /// Time that the guest has run since then.
+    cpu_time: Duration,
+}
+
+/// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
+pub(crate) struct Bounds {
+    /// Instructions in total since the counts were cleared.
+    instructions: u64,
+    /// Until when there must be an end.
+    deadline: Instant,
+    /// How long to run until others get their turn.
+    slice: Duration,
+    start: Instant,
+    /// The last look at the clock.
+    now: Instant,
+    /// Instructions until the next one.
+    chunk: u64,
+}
+
+impl Bounds {
+    pub(crate) fn new(instructions: u64, deadline: Instant, slice: Duration) -> Self {
+        let now = Instant::now();
+        Self { instructions, deadline, slice, start: now, now, chunk: CHUNK }
+    }
+
+    /// Begins another slice.
+    pub(crate) fn renew(&mut self) {
+        *self = Self::new(self.instructions, self.deadline, self.slice);
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn spend(&mut self, instructions: u64) {
+        self.chunk = self.chunk.saturating_sub(instructions);
+    }
+
+    /// Looks at the clock if it is time to. `Some` if the turn is over.
+    fn check(&mut self) -> Option<Stop> {
+        if self.chunk == 0 {
+            (self.now, self.chunk) = (Instant::now(), CHUNK);
+        }
+        if self.now >= self.deadline {
+            return Some(Stop::Over(End::Deadline));
+        }
+        (self.now - self.start >= self.slice).then_some(Stop::Sliced)
+    }
+}
+
+/// Why [`Machine::run`] came back.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The running thread has made a guest call.
+    GuestCall {
+        /// The number.
+        number: u64,
+        /// The arguments.
+        arguments: [u64; 6],
+    },
+    /// The slice is used up.
+    Sliced,
+    /// Every thread waits.
+    Idle {
+        /// When a timer wakes one.
+        until: Option<Instant>,
+    },
+    /// The process has left.
+    Exit(u8),
+    /// The process cannot go on.
+    Over(End),
+}
+
+/// How a process ends badly, before anybody looks for where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Trap { cause: TrapCause, address: u64 },
+    Signal(u8),
+    Deadline,
+    Instructions,
+    Memory,
+    Stalled,
+}
+
+impl Machine {
+    pub(crate) fn new(
+        memory: Memory,
+        process: Process<Cpu>,
+        code: Arc<Code>,
+        random: StdRng,
+    ) -> Self {
+        let cpu_time = Duration::ZERO;
+        Self { memory, process, code, random, instructions: 0, calls: 0, cpu_time }
+    }
+
+    pub(crate) fn clear_counts(&mut self) {
+        (self.instructions, self.calls, self.cpu_time) = (0, 0, Duration::ZERO);
+    }
+
+    /// Runs the guest's threads until something needs the engine.
+    pub(crate) fn run(
+        &mut self,
+        bounds: &mut Bounds,
+        console: &dyn Console,
+        mut stdin: Option<&mut (dyn Read + Send)>,
+    ) -> Stop {
+        loop {
+            if let Some(stop) = bounds.check() {
+                self.cpu_time += bounds.now - bounds.start;
+                return stop;
+            }
+            match self.process.schedule(bounds.now, &mut self.memory) {
+                Schedule::Run => {}
+                Schedule::Idle { until } => {
+                    self.cpu_time += bounds.start.elapsed();
+                    return Stop::Idle { until };
+                }
+                Schedule::Stalled => return Stop::Over(End::Stalled),
+                Schedule::Killed(signal) => return Stop::Over(End::Signal(signal)),
+                Schedule::MemoryLimit => return Stop::Over(End::Memory),
+            }
+            if let Some(stop) = self.run_thread(bounds, console, &mut stdin) {
+                return stop;
+            }
+        }
+    }
+
+    /// Runs one thread until it waits, its quantum is over, or it is time to look at the clock.
+    fn run_thread(
+        &mut self,
+        bounds: &mut Bounds,
+        console: &dyn Console,
+        stdin: &mut Option<&mut (dyn Read + Send)>,
+    ) -> Option<Stop> {
+        let mut quantum = if self.process.threads() > 1 { QUANTUM } else { u64::MAX };
+        while bounds.chunk > 0 {
+            let left = bounds.instructions.saturating_sub(self.instructions);
+            if left == 0 {
+                return Some(Stop::Over(End::Instructions));
+            }
+            if quantum == 0 {
+                self.process.preempt();
+                return None;
+            }
+            let granted = left.min(bounds.chunk).min(quantum);
+            let mut budget = granted;
+            let exit = isa::run(self.process.cpu(), &mut self.memory.0, &self.code, &mut budget);
+            let used = granted - budget;
+            self.instructions += used;
+            quantum -= used;
+            bounds.spend(used);
+            match exit {
+                Exit::Budget => continue,
+                Exit::MemoryLimit => return Some(Stop::Over(End::Memory)),
+                Exit::Trap { cause: TrapCause::Fetch, address: SIGNAL_RETURN } => {
+                    self.process.cpu().begin_signal_return();
+                }
+                Exit::Trap { cause, address } => {
+                    bounds.spend(CALL_COST);
+                    match self.process.deliver(signal_of(cause, address), &mut self.memory) {
+                        Delivered::Handler => continue,
+                        Delivered::Fatal(_) => {
+                            return Some(Stop::Over(End::Trap { cause, address }));
+                        }
+                        Delivered::MemoryLimit => return Some(Stop::Over(End::Memory)),
+                    }
+                }
+                Exit::Call => {}
+            }
+            self.calls += 1;
+            bounds.spend(CALL_COST);
+            match self.call(bounds, console, stdin) {
+                Action::Continue => {}
+                Action::Resched => return None,
+                Action::GuestCall { number, args } => {
+                    return Some(Stop::GuestCall { number, arguments: args });
+                }
+                Action::Exit(code) => return Some(Stop::Exit(code)),
+                Action::Killed(signal) => return Some(Stop::Over(End::Signal(signal))),
+                Action::MemoryLimit => return Some(Stop::Over(End::Memory)),
+            }
+        }
+        None
+    }
+
+    /// Carries out the call that the running thread is in.
+    fn call(
+        &mut self,
+        bounds: &Bounds,
+        console: &dyn Console,
+        stdin: &mut Option<&mut (dyn Read + Send)>,
+    ) -> Action {
+        let (number, args) = self.process.cpu().call();
+        if sandtide_abi::call::is_guest_call(number) {
+            // The hot path needs no clock.
+            return Action::GuestCall { number, args };
+        }
+        self.process.call(&mut Host {
+            memory: &mut self.memory,
+            console,
+            stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
+            random: &mut self.random,
+            cpu_time: self.cpu_time + bounds.start.elapsed(),
+        })
+    }
+
+    /// The fault for an end, with the place in the guest's code.
+    pub(crate) fn fault(&mut self, end: End, limits: &Limits, symbols: &Symbols) -> Fault {
+        let backtrace = self.backtrace(symbols);
+        match end {
+            End::Trap { cause, address } => Fault::Trap(Trap { cause, address, backtrace }),
+            End::Signal(signal) => Fault::Signal { signal, backtrace },
+            End::Deadline => Fault::Deadline { limit: limits.wall_time, backtrace },
+            End::Instructions => Fault::Instructions { limit: limits.instructions, backtrace },
+            End::Memory => Fault::Memory { limit: limits.memory, backtrace },
+            End::Stalled => Fault::Stalled { backtrace },
+        }
+    }
+
+    fn backtrace(&mut self, symbols: &Symbols) -> Vec<Location> {
+        let cpu = self.process.cpu();
+        let (pc, registers) = (cpu.pc, cpu.integers());
+        let space = &self.memory.0;
+        symbols.backtrace(pc, registers, |address| {
+            let address = u32::try_from(address).ok()?;
+            space.load::<8>(address).ok().map(u64::from_le_bytes)
+        })
+    }
+}
+
+/// The signal that Linux sends for a trap (`SIGILL`, `SIGTRAP`, `SIGBUS`, `SIGSEGV`).
+fn signal_of(cause: TrapCause, address: u64) -> SignalInfo {
+    let (signal, code) = match cause {
+        TrapCause::IllegalInstruction => (4, 1),
+        TrapCause::Breakpoint => (5, 1),
+        TrapCause::MisalignedFetch | TrapCause::MisalignedAtomic => (7, 1),
+        TrapCause::Load | TrapCause::Store | TrapCause::Fetch => (11, 1),
+    };
+    SignalInfo { signal, code, address }
+}
