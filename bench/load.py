@@ -1,0 +1,128 @@
+"""Servers under load: starting them, wrk, and what the kernel says they used."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def check_tools(root):
+    """Stops with what to do if something is missing."""
+    if not shutil.which("wrk"):
+        sys.exit("error: wrk is not installed\n\nhint: apt-get install wrk")
+    for name in ("sandtide", "bare-hyper", "inside"):
+        if not (root / "target/release" / name).exists():
+            sys.exit(f"error: target/release/{name} is not built\n\nhint: run `make bench`")
+    if not (root / "build/examples/hello.elf").exists():
+        sys.exit("error: build/examples/hello.elf is not built\n\nhint: run `make bench`")
+
+
+class Server:
+    """A server process that says where it listens, on a line of stderr with `127.0.0.1:PORT`."""
+
+    def __init__(self, command, ready=r"(?:ready|listening).*?(127\.0\.0\.1:\d+)", cpus=None):
+        pin = ["taskset", "-c", cpus] if cpus else []
+        self.process = subprocess.Popen([*pin, *map(str, command)], stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        for line in self.process.stderr:
+            self.lines.append(line)
+            found = re.search(ready, line)
+            if found:
+                self.address = found.group(1)
+                break
+        else:
+            sys.exit(f"error: {command[0]} did not start:\n{''.join(self.lines)}")
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self):
+        for _ in self.process.stderr:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _stat(self):
+        text = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
+        return text.rsplit(")", 1)[1].split()
+
+    def cpu_seconds(self):
+        """User and system time of all threads so far."""
+        # The scheduler's own account is in nanoseconds; utime and stime count ticks of 10 ms.
+        total = 0
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            total += int((task / "schedstat").read_text().split()[0])
+        return total / 1e9
+
+    def minor_faults(self):
+        return int(self._stat()[7])
+
+    def resident_bytes(self):
+        """Proportional resident memory: shared pages count once."""
+        rollup = pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        return int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.M).group(1)) * 1024
+
+
+def available_bytes():
+    """What the whole machine has left, page tables and sealed files included."""
+    text = pathlib.Path("/proc/meminfo").read_text()
+    return int(re.search(r"^MemAvailable:\s+(\d+) kB", text, re.M).group(1)) * 1024
+
+
+PIPELINE = """
+init = function(args)
+  local requests = {}
+  for i = 1, 16 do requests[i] = wrk.format(nil, nil) end
+  all = table.concat(requests)
+end
+request = function() return all end
+"""
+
+
+class Wrk:
+    """One run of wrk."""
+
+    def __init__(self, address, host, connections, seconds, *, path="/", threads=1, pipeline=False, cpus=None):
+        pin = ["taskset", "-c", cpus] if cpus else []
+        command = [*pin, "wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--latency"]
+        command += ["-H", f"Host: {host}", f"http://{address}{path}"]
+        with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+            if pipeline:
+                script.write(PIPELINE)
+                script.flush()
+                command[1 + len(pin) : 1 + len(pin)] = ["-s", script.name]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        self.text = done.stdout
+        self.requests = int(re.search(r"(\d+) requests in", self.text).group(1))
+        self.per_second = float(re.search(r"Requests/sec:\s+([\d.]+)", self.text).group(1))
+        errors = re.search(r"Non-2xx or 3xx responses: (\d+)", self.text)
+        self.failed = int(errors.group(1)) if errors else 0
+        sockets = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", self.text)
+        self.failed += sum(map(int, sockets.groups())) if sockets else 0
+
+    def latency_ms(self, percentile):
+        value, unit = re.search(rf"^\s+{percentile}%\s+([\d.]+)(us|ms|s)", self.text, re.M).groups()
+        return float(value) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+
+
+def configuration(text):
+    """A temporary sandtide.toml."""
+    file = tempfile.NamedTemporaryFile("w", suffix=".toml")
+    file.write(text)
+    file.flush()
+    return file

@@ -1,0 +1,155 @@
+"""The parts of the benchmark. Each measures its peers in turn and adds figures."""
+
+import json
+import os
+import subprocess
+import time
+
+from load import Server, Wrk, available_bytes, configuration
+
+SLICE_MS = 1
+
+
+def throughput(root, options, add):
+    """Bare hyper, vanilla and sandboxed: requests per second and CPU time of the server for each."""
+    cores = os.cpu_count() or 1
+    with both(root, 1) as one, bare(root) as hyper:
+        cases = [(1, c, False) for c in (1, 8, 64)] + [(1, 64, True)]
+        peers = [("hyper", hyper, "vanilla.localhost"), *tenants(one)]
+        measure(cases, peers, options, add, server="0", client="1" if cores > 1 else "0")
+    if cores > 1:
+        with both(root, 2, cpus=None) as two:
+            cases = [(2, c, False) for c in (8, 64)] + [(2, 64, True)]
+            measure(cases, list(tenants(two)), options, add, server=None, client=None)
+
+
+def tenants(server):
+    return ("vanilla", server, "vanilla.localhost"), ("hello", server, "hello.localhost")
+
+
+def measure(cases, peers, options, add, server, client):
+    for threads, connections, pipeline in cases:
+        suffix = f"threads={threads}/connections={connections}" + ("/pipelined" if pipeline else "")
+        for name, process, host in peers:
+            Wrk(process.address, host, connections, 0.5, pipeline=pipeline, cpus=client)
+        for _ in range(options.rounds):
+            seen = {}
+            for name, process, host in peers:
+                before, faults = process.cpu_seconds(), process.minor_faults()
+                run = Wrk(process.address, host, connections, options.seconds, pipeline=pipeline, cpus=client)
+                used, faults = process.cpu_seconds() - before, process.minor_faults() - faults
+                if run.failed:
+                    raise SystemExit(f"error: {name} failed {run.failed} requests:\n{run.text}")
+                seen[name] = (run.per_second, used / run.requests * 1e6)
+                add(f"{name}/{suffix}", "throughput", run.per_second, "requests/s")
+                add(f"{name}/{suffix}", "cpu", used / run.requests * 1e6, "us/request")
+                add(f"{name}/{suffix}", "page_faults", faults / run.requests, "faults/request")
+            add(f"hello-to-vanilla/{suffix}", "throughput_ratio", seen["hello"][0] / seen["vanilla"][0], "ratio")
+            add(f"hello-over-vanilla/{suffix}", "added_cpu", seen["hello"][1] - seen["vanilla"][1], "us/request")
+            if "hyper" in seen:
+                add(f"vanilla-to-hyper/{suffix}", "cpu_ratio", seen["vanilla"][1] / seen["hyper"][1], "ratio")
+
+
+def inside(root, options, add):
+    """One exchange and its reset, from inside."""
+    for _ in range(options.rounds):
+        command = [root / "target/release/inside", root / "build/examples/hello.elf"]
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+            add(**json.loads(line))
+
+
+def idle(root, options, add):
+    """Memory of 1,000 tenants, each with a program of its own, loaded and having answered once."""
+    del options
+    count = 1000
+    text = "".join(
+        f'[tenants.t{n}]\nauthorities = ["t{n}.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+        f'env = {{ TENANT = "{n}" }}\n'
+        for n in range(count)
+    )
+    base = '[tenants.vanilla]\ndefault = true\nrespond = { status = 200, body = "x" }\n'
+    with configuration(base) as file, serve(root, file.name, 1) as server:
+        empty = server.resident_bytes()
+    before = available_bytes()
+    with configuration(base + text) as file, serve(root, file.name, 1) as server:
+        add("idle/1000-tenants", "resident_before_first_request", (server.resident_bytes() - empty) / count / 1024, "KiB/tenant")
+        for n in range(count):
+            get(server, f"t{n}.localhost")
+        add("idle/1000-tenants", "resident", (server.resident_bytes() - empty) / count / 1024, "KiB/tenant")
+        add("idle/1000-tenants", "machine", (before - available_bytes()) / count / 1024, "KiB/tenant")
+
+
+def start(root, options, add):
+    """From the start of the process to the first answer of a sandboxed tenant."""
+    for _ in range(max(options.rounds, 10)):
+        begin = time.perf_counter()
+        with Server(command(root, root / "build/examples/hello.elf", 1)) as server:
+            get(server, "hello.localhost")
+            add("start", "first_response", (time.perf_counter() - begin) * 1e3, "ms")
+
+
+def quiet(root, options, add):
+    """p99 of a quiet tenant on one reactor, alone and beside spinners at their concurrency limit."""
+    limit = 4
+    text = (
+        f"[server]\nslice = \"{SLICE_MS} ms\"\n"
+        f'[tenants.quiet]\nauthorities = ["quiet.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+        f'[tenants.spin]\nauthorities = ["spin.localhost"]\nprogram = "{root}/build/examples/misbehave.elf"\n'
+        f'concurrency = {limit}\n[tenants.spin.limits]\nwall_time = "2 s"\ninstructions = 100000000000\n'
+    )
+    with configuration(text) as file, serve(root, file.name, 1, cpus="0") as server:
+        for _ in range(options.rounds):
+            alone = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
+            spinner = subprocess.Popen(
+                ["taskset", "-c", "1", "wrk", "-t1", f"-c{limit}", f"-d{options.seconds + 1}s", "--timeout", "10s"]
+                + ["-H", "Host: spin.localhost", f"http://{server.address}/spin"],
+                stdout=subprocess.DEVNULL,
+            )
+            time.sleep(0.3)
+            beside = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
+            spinner.wait()
+            add("quiet/alone", "p99", alone.latency_ms(99), "ms")
+            add("quiet/beside-spinners", "p99", beside.latency_ms(99), "ms")
+            add("quiet/beside-spinners", "p99_in_slices", beside.latency_ms(99) / SLICE_MS, "slices")
+            add("quiet/beside-spinners", "throughput", beside.per_second, "requests/s")
+
+
+def command(root, target, threads):
+    binary = root / "target/release/sandtide"
+    return [binary, "serve", target, "--listen", "127.0.0.1:0", "--threads", threads]
+
+
+def serve(root, target, threads, cpus=None):
+    return Server(command(root, target, threads), cpus=cpus)
+
+
+def both(root, threads, cpus="0"):
+    """One server with the vanilla and the hello tenant."""
+    file = configuration(
+        '[tenants.vanilla]\nauthorities = ["vanilla.localhost"]\n'
+        'respond = { status = 200, headers = { content-type = "text/plain" }, body = "Hello, World!\\n" }\n'
+        f'[tenants.hello]\nauthorities = ["hello.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+    )
+    server = serve(root, file.name, threads, cpus)
+    server.configuration = file
+    return server
+
+
+def bare(root):
+    return Server([root / "target/release/bare-hyper", "127.0.0.1:0"], cpus="0")
+
+
+def get(server, host):
+    """One request on a connection of its own."""
+    import http.client
+
+    connection = http.client.HTTPConnection(server.address)
+    connection.request("GET", "/", headers={"Host": host})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    if answer.status != 200:
+        raise SystemExit(f"error: {host} answered {answer.status}")
+
+
+ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet}
