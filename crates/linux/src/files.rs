@@ -81,7 +81,7 @@ pub(crate) struct Pipe {
 }
 
 /// The descriptors of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Files {
     slots: Vec<Option<Slot>>,
     descriptions: Vec<Option<Description>>,
@@ -89,6 +89,28 @@ pub(crate) struct Files {
     /// The components of the working directory.
     pub(crate) directory: Vec<Vec<u8>>,
     pub(crate) umask: u32,
+}
+
+impl Clone for Files {
+    fn clone(&self) -> Self {
+        Self {
+            slots: self.slots.clone(),
+            descriptions: self.descriptions.clone(),
+            pipes: self.pipes.clone(),
+            directory: self.directory.clone(),
+            umask: self.umask,
+        }
+    }
+
+    /// Into the allocations that are there: this is what a reset costs.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { slots, descriptions, pipes, directory, umask } = source;
+        self.slots.clone_from(slots);
+        self.descriptions.clone_from(descriptions);
+        self.pipes.clone_from(pipes);
+        self.directory.clone_from(directory);
+        self.umask = *umask;
+    }
 }
 
 impl Files {

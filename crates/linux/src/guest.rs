@@ -76,8 +76,11 @@ pub(crate) fn write_words(
     address: u64,
     words: &[u64],
 ) -> Result<(), MemoryError> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    write(memory, address, &bytes)
+    let bytes = memory.view_mut(address, 8 * words.len() as u64)?;
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    Ok(())
 }
 
 /// The bytes of a string before its NUL.

@@ -48,3 +48,6 @@ pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
 pub use process::Process;
 
 pub(crate) use rustix::io::Errno;
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ pub(crate) struct Kind {
 pub(crate) struct TooManyAreas;
 
 /// The address space of a process.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct AddressSpace {
     /// In order of address; neighbours that touch differ in kind.
     areas: Vec<Area>,
@@ -52,6 +52,30 @@ pub(crate) struct AddressSpace {
 /// A length rounded up to whole pages; `None` on overflow.
 pub(crate) fn page_up(length: u64) -> Option<u64> {
     length.checked_next_multiple_of(PAGE)
+}
+
+impl Clone for AddressSpace {
+    fn clone(&self) -> Self {
+        Self {
+            areas: self.areas.clone(),
+            search_start: self.search_start,
+            end: self.end,
+            brk_start: self.brk_start,
+            brk: self.brk,
+            brk_limit: self.brk_limit,
+        }
+    }
+
+    /// Into the allocations that are there: this is what a reset costs.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { areas, search_start, end, brk_start, brk, brk_limit } = source;
+        self.areas.clone_from(areas);
+        self.search_start = *search_start;
+        self.end = *end;
+        self.brk_start = *brk_start;
+        self.brk = *brk;
+        self.brk_limit = *brk_limit;
+    }
 }
 
 impl AddressSpace {

@@ -207,6 +207,12 @@ table! {
         getpeername => network::not_a_socket, "No descriptor is a socket.";
         shutdown => network::not_a_socket, "No descriptor is a socket.";
     }
+    "Refused, and not counted as unknown" {
+        clone3 => identity::refused, "`ENOSYS`: C libraries then use `clone`.";
+        openat2 => identity::refused, "`ENOSYS`: use `openat`.";
+        rseq => identity::refused, "`ENOSYS`: C libraries do without.";
+        riscv_hwprobe => identity::refused, "`ENOSYS`: `AT_HWCAP` says what there is.";
+    }
 }
 
 /// More than any number of an implemented call.

@@ -7,6 +7,7 @@ use sandtide_engine::{Console, Stream};
 use crate::{Architecture, Cpu, GuestMemory, MemoryError, PAGE, Protection, SignalEntry, guest};
 
 /// Guest memory in one vector.
+#[derive(Clone)]
 pub(crate) struct FlatMemory {
     bytes: Vec<u8>,
     /// `None`: not mapped.

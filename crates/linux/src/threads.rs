@@ -115,13 +115,35 @@ impl Thread {
 
 /// The threads of a process. `running` is the one whose registers the engine uses, even while it
 /// is parked and no other can run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Threads {
     list: Vec<Thread>,
     running: usize,
     ready: VecDeque<u32>,
     next_tid: u32,
     next_order: u64,
+}
+
+impl Clone for Threads {
+    fn clone(&self) -> Self {
+        Self {
+            list: self.list.clone(),
+            running: self.running,
+            ready: self.ready.clone(),
+            next_tid: self.next_tid,
+            next_order: self.next_order,
+        }
+    }
+
+    /// Into the allocations that are there: this is what a reset costs.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { list, running, ready, next_tid, next_order } = source;
+        self.list.clone_from(list);
+        self.ready.clone_from(ready);
+        self.running = *running;
+        self.next_tid = *next_tid;
+        self.next_order = *next_order;
+    }
 }
 
 impl Threads {

@@ -114,3 +114,8 @@ pub(crate) fn getcpu(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallRes
 pub(crate) fn nothing(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
     DONE
 }
+
+/// What libcs ask for and do without.
+pub(crate) fn refused(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    fail(Errno::NOSYS)
+}

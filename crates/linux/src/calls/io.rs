@@ -57,12 +57,11 @@ fn position(argument: u64) -> Result<u64, Errno> {
     if argument > i64::MAX as u64 { Err(Errno::INVAL) } else { Ok(argument) }
 }
 
-fn single(address: u64, length: u64) -> Result<Vec<Range>, Errno> {
+fn single(address: u64, length: u64) -> Result<[Range; 1], Errno> {
     if length > i64::MAX as u64 {
         return Err(Errno::INVAL);
     }
-    let length = length.min(CHUNK);
-    Ok(if length == 0 { Vec::new() } else { vec![Range { address, length }] })
+    Ok([Range { address, length: length.min(CHUNK) }])
 }
 
 /// What a part of a transfer did.
@@ -90,7 +89,7 @@ fn transfer_in(
     }
     let start = position.unwrap_or(description.offset);
     let mut total = 0;
-    for range in ranges {
+    for range in ranges.iter().filter(|range| range.length > 0) {
         let moved = match read_part(kernel, host, &node, *range, start.saturating_add(total)) {
             Ok(Part::Moved(moved)) => moved,
             Ok(Part::Wait) if total > 0 => break,
@@ -100,7 +99,8 @@ fn transfer_in(
             Err(stop) => return Err(stop),
         };
         total += moved as u64;
-        if (moved as u64) < range.length {
+        // What a terminal has given must not wait for more of it.
+        if (moved as u64) < range.length || matches!(node, Node::Stdin) {
             break;
         }
     }
@@ -237,7 +237,7 @@ fn transfer_out(
         _ => position.unwrap_or(description.offset),
     };
     let mut total = 0;
-    for range in ranges {
+    for range in ranges.iter().filter(|range| range.length > 0) {
         let moved = match write_part(kernel, host, &node, *range, start.saturating_add(total)) {
             Ok(Part::Moved(moved)) => moved,
             Ok(Part::Wait) if total > 0 => break,

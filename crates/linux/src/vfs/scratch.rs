@@ -39,11 +39,25 @@ enum Content {
 }
 
 /// The scratch area of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Scratch {
     nodes: Vec<Option<ScratchNode>>,
     used: u64,
     limit: u64,
+}
+
+impl Clone for Scratch {
+    fn clone(&self) -> Self {
+        Self { nodes: self.nodes.clone(), used: self.used, limit: self.limit }
+    }
+
+    /// Into the allocations that are there: this is what a reset costs.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { nodes, used, limit } = source;
+        self.nodes.clone_from(nodes);
+        self.used = *used;
+        self.limit = *limit;
+    }
 }
 
 impl Scratch {

@@ -1,0 +1,133 @@
+//! A reset undoes everything.
+
+use super::*;
+
+/// Everything about a process that a guest can see, as text.
+fn state(process: &Process<FakeCpu>) -> String {
+    let kernel = &process.kernel;
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?}",
+        *kernel.threads,
+        *kernel.space,
+        *kernel.files,
+        *kernel.scratch,
+        *kernel.signals,
+        process.cpus
+    )
+}
+
+#[test]
+fn calls_that_change_nothing_leave_nothing_to_restore() {
+    let mut machine = Machine::new();
+    let snapshot = machine.process.clone();
+    machine.process.reset_from(&snapshot);
+    machine.write(1, b"text").unwrap();
+    let time = machine.words(&[0, 0]);
+    machine.call("clock_gettime", &[0, time]).unwrap();
+    machine.call("getrandom", &[time, 16, 0]).unwrap();
+    machine.call("gettid", &[]).unwrap();
+    assert_eq!(machine.open("/missing", 0), Err(Errno::NOENT));
+    assert!(!machine.process.has_changed());
+    assert_eq!(machine.process.cpu().result, Some(-2i64 as u64));
+    machine.process.reset_from(&snapshot);
+    assert_eq!(state(&machine.process), state(&snapshot));
+}
+
+/// Changes something.
+type Step = fn(&mut Machine);
+
+#[test]
+fn a_reset_restores_every_part() {
+    let mut machine = Machine::new();
+    let kept = machine.open("/tmp/kept", 0o102).unwrap();
+    machine.write(kept, b"before").unwrap();
+    let snapshot = machine.process.clone();
+    let before = state(&snapshot);
+    machine.process.reset_from(&snapshot);
+
+    let steps: [(&str, Step); 11] = [
+        ("a thread", |machine| {
+            machine.call("clone", &[0x1_0900, 0, 0, 0, 0]).unwrap();
+            machine.process.preempt();
+            machine.schedule();
+            machine.action("exit", &[0]);
+            machine.schedule();
+        }),
+        ("a wait", |machine| {
+            let word = machine.put(&[0; 4]);
+            machine.action("futex", &[word, 0, 0, 0]);
+        }),
+        ("a descriptor", |machine| {
+            machine.call("dup", &[1]).unwrap();
+        }),
+        ("an offset", |machine| {
+            machine.call("lseek", &[3, 0, 0]).unwrap();
+        }),
+        ("a pipe", |machine| {
+            let pair = machine.put(&[0; 8]);
+            machine.call("pipe2", &[pair, 0]).unwrap();
+            machine.write(5, b"secret").unwrap();
+        }),
+        ("a file", |machine| {
+            machine.open("/tmp/new", 0o102).unwrap();
+        }),
+        ("contents", |machine| {
+            machine.write(3, b"after").unwrap();
+        }),
+        ("a mapping", |machine| {
+            machine.mmap(PAGE);
+        }),
+        ("the heap", |machine| {
+            let brk = machine.call("brk", &[0]).unwrap();
+            machine.call("brk", &[brk + 10]).unwrap();
+        }),
+        ("a signal action", |machine| {
+            let action = machine.words(&[1, 0, 0]);
+            machine.call("rt_sigaction", &[10, action, 0, 8]).unwrap();
+        }),
+        ("mask, name and directory", |machine| {
+            let word = machine.words(&[1 << 9]);
+            machine.call("rt_sigprocmask", &[0, word, 0, 8]).unwrap();
+            machine.call("tkill", &[100, 10]).unwrap();
+            let name = machine.text("name");
+            machine.call("prctl", &[15, name]).unwrap();
+            let path = machine.text("/tmp");
+            machine.call("chdir", &[path]).unwrap();
+        }),
+    ];
+    for (what, step) in steps {
+        step(&mut machine);
+        assert!(machine.process.has_changed(), "{what}");
+        assert_ne!(state(&machine.process), before, "{what}");
+        machine.process.reset_from(&snapshot);
+        assert_eq!(state(&machine.process), before, "{what}");
+        assert!(!machine.process.has_changed(), "{what}");
+    }
+}
+
+#[test]
+fn kept_state_is_what_later_resets_restore() {
+    let mut machine = Machine::new();
+    let mut snapshot = machine.process.clone();
+    machine.process.reset_from(&snapshot);
+    let fd = machine.open("/tmp/kept", 0o102).unwrap();
+    machine.write(fd, b"one").unwrap();
+    machine.process.keep_in(&mut snapshot);
+    assert!(!machine.process.has_changed());
+    let kept = state(&machine.process);
+    machine.write(fd, b"two").unwrap();
+    machine.process.reset_from(&snapshot);
+    assert_eq!(state(&machine.process), kept);
+}
+
+#[test]
+fn randomness_does_not_repeat() {
+    let mut machine = Machine::new();
+    let snapshot = machine.process.clone();
+    let buffer = machine.put(&[0; 16]);
+    machine.call("getrandom", &[buffer, 16, 0]).unwrap();
+    let first = machine.bytes(buffer, 16);
+    machine.process.reset_from(&snapshot);
+    machine.call("getrandom", &[buffer, 16, 0]).unwrap();
+    assert_ne!(machine.bytes(buffer, 16), first);
+}
