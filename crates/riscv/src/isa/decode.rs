@@ -286,9 +286,9 @@ impl Word {
             (_, 0x0010_0073) => Some(Insn::new(op::EBREAK, 2)),
             (1..=3 | 5..=7, _) => {
                 let is_write = function & 3 == 1 || self.rs1() != 0;
-                let fields = self.0 >> 20
-                    | function << csr_fields::FUNCTION_SHIFT
-                    | u32::from(is_write) * csr_fields::WRITES as u32;
+                let fields = (self.0 >> 20)
+                    | (function << csr_fields::FUNCTION_SHIFT)
+                    | (u32::from(is_write) * csr_fields::WRITES as u32);
                 Some(Insn::new(op::CSR, 2).rd(self.rd()).rs1(self.rs1()).imm(fields as i32))
             }
             _ => None,

@@ -53,8 +53,8 @@ impl Insn {
         self.0 as u8
     }
 
-    /// The length in halfwords.
-    #[inline(always)]
+    /// The length in halfwords. (The interpreter knows it from the operation.)
+    #[cfg(test)]
     pub(crate) const fn length(self) -> u64 {
         self.0 >> 14 & 3
     }
@@ -107,11 +107,11 @@ macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident)*) => {
         #[repr(u8)]
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        enum Number { UNDECODED, $($name),* }
+        enum Number { $($name),* }
 
-        $($(#[$doc])* pub(crate) const $name: u8 = Number::$name as u8;)*
+        $($(#[$doc])* pub(crate) const $name: u8 = Number::$name as u8 + 1;)*
 
-        /// The name of each operation, by number.
+        /// The name of each operation, by number; 0 is no operation.
         #[cfg(test)]
         pub(crate) const NAMES: &[&str] = &["UNDECODED", $(stringify!($name)),*];
     };

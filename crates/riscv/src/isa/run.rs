@@ -5,7 +5,10 @@
 //! [`locate`], which finds the region, or decodes an instruction that no region may keep into a
 //! slot of its own. So the fast path needs no other test of where it is.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use sandtide_engine::TrapCause;
 use sandtide_memory::{Denied, Space};
@@ -62,16 +65,30 @@ pub(crate) fn run(cpu: &mut Cpu, space: &mut Space, code: &Code, budget: &mut u6
 
 /// Matches an operation to what it does.
 ///
-/// In `both`, the operation in its long and its short form; `$len` is the length in halfwords.
-/// After its block, an operation falls through to the next instruction, unless it says `continue`.
+/// In `jumps` and `both`, the operation in its long and its short form; `$len` is the length in
+/// halfwords. After the block of an operation in `both` or `long`, the next instruction is next,
+/// unless the block says `continue`.
 macro_rules! execute {
     (
         $op:expr, $index:ident, $len:ident;
+        jumps { $($long_jump:ident $short_jump:ident => $jump:block)* }
         both { $($long:ident $short:ident => $both:block)* }
         long { $($name:ident => $body:block)* }
         else $fallback:block
     ) => {
         match $op {
+            $(
+                op::$long_jump => {
+                    #[allow(unused)]
+                    const $len: u64 = 2;
+                    $jump
+                }
+                op::$short_jump => {
+                    #[allow(unused)]
+                    const $len: u64 = 1;
+                    $jump
+                }
+            )*
             $(
                 op::$long => {
                     #[allow(unused)]
@@ -154,6 +171,14 @@ fn interpret(
                 cpu.x[insn.d()] = $value as i32 as u64
             };
         }
+        /// Sets the destination register to the address of the next instruction. Seen through, the
+        /// sum would be half computed in front of every instruction.
+        macro_rules! link {
+            ($length:expr) => {{
+                let next = black_box(index.wrapping_add($length));
+                rd!(base.wrapping_add(next << 1));
+            }};
+        }
         /// Ends the run at an instruction that does not retire.
         macro_rules! stop {
             ($exit:expr) => {{
@@ -210,20 +235,23 @@ fn interpret(
 
         execute! {
             insn.op(), index, LENGTH;
-            both {
-                LI C_LI => { rd!(imm!()) }
-                MV C_MV => { rd!(s1!()) }
+            jumps {
                 JAL C_JAL => {
-                    rd!(base.wrapping_add((index.wrapping_add(LENGTH)) << 1));
+                    link!(LENGTH);
                     index = index.wrapping_add(imm!());
                     continue;
                 }
                 JALR C_JALR => {
                     let target = s1!().wrapping_add(imm!());
-                    rd!(base.wrapping_add((index.wrapping_add(LENGTH)) << 1));
+                    link!(LENGTH);
                     index = target.wrapping_sub(base) >> 1;
                     continue;
                 }
+                EBREAK C_EBREAK => { trap!(Breakpoint) }
+            }
+            both {
+                LI C_LI => { rd!(imm!()) }
+                MV C_MV => { rd!(s1!()) }
                 BEQ C_BEQ => { branch!(s1!() == s2!()) }
                 BNE C_BNE => { branch!(s1!() != s2!()) }
                 LW C_LW => { rd!(load!(i32) as u64) }
@@ -245,7 +273,6 @@ fn interpret(
                 AND C_AND => { rd!(s1!() & s2!()) }
                 ADDW C_ADDW => { rd_word!(s1!().wrapping_add(s2!())) }
                 SUBW C_SUBW => { rd_word!(s1!().wrapping_sub(s2!())) }
-                EBREAK C_EBREAK => { trap!(Breakpoint) }
             }
             long {
                 AUIPC => { rd!(base.wrapping_add(index << 1).wrapping_add(imm!())) }
@@ -279,10 +306,6 @@ fn interpret(
                 SRAW => { rd_word!((s1!() as i32) >> (s2!() & 31)) }
                 // One thread at a time, and decoded code that is never written: nothing to order.
                 FENCE => {}
-                ECALL => {
-                    index = index.wrapping_add(2);
-                    break Exit::Call;
-                }
                 CSR => {
                     float.harvest(cpu);
                     let retired = cpu.instret.wrapping_add(start - left - 1);
@@ -297,7 +320,7 @@ fn interpret(
                     let product = i128::from(s1!() as i64).wrapping_mul(i128::from(s2!()));
                     rd!((product >> 64) as u64)
                 }
-                MULHU => { rd!((u128::from(s1!()) * u128::from(s2!()) >> 64) as u64) }
+                MULHU => { rd!(((u128::from(s1!()) * u128::from(s2!())) >> 64) as u64) }
                 DIV => { rd!(divide(s1!() as i64, s2!() as i64) as u64) }
                 DIVU => { rd!(s1!().checked_div(s2!()).unwrap_or(u64::MAX)) }
                 REM => { rd!(remainder(s1!() as i64, s2!() as i64) as u64) }
@@ -359,6 +382,10 @@ fn interpret(
             else {
                 if insn.op() == op::ILLEGAL {
                     trap!(IllegalInstruction);
+                }
+                if insn.op() == op::ECALL {
+                    index = index.wrapping_add(2);
+                    break Exit::Call;
                 }
                 let pc = base.wrapping_add(index << 1);
                 match locate(pc, space, code, &lone) {
@@ -425,6 +452,6 @@ fn remainder(dividend: i64, divisor: i64) -> i64 {
 fn or_combine_bytes(value: u64) -> u64 {
     const LOW_7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     // The top bit of each byte tells whether the byte is not zero.
-    let tops = ((value & LOW_7) + LOW_7 | value) & !LOW_7;
+    let tops = (((value & LOW_7) + LOW_7) | value) & !LOW_7;
     (tops >> 7) * 0xff
 }

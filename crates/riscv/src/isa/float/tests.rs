@@ -30,7 +30,7 @@ fn bits<F: Format>() -> impl Strategy<Value = u64> {
         (0..F::PRECISION - 1).prop_map(|bit| F::FRACTION << bit & F::FRACTION),
     ];
     (any::<bool>(), exponent, fraction).prop_map(|(negative, exponent, fraction)| {
-        u64::from(negative) * F::SIGN | exponent << (F::PRECISION - 1) | fraction
+        (u64::from(negative) * F::SIGN) | (exponent << (F::PRECISION - 1)) | fraction
     })
 }
 

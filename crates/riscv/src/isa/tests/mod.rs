@@ -25,6 +25,7 @@ fn guest(words: &[u32], data: &[u8]) -> (Cpu, Space, Code) {
     let data_length = whole_pages(data.len().max(1));
     space.map(u64::from(DATA), data_length, Access::READ.and(Access::WRITE));
     space.initialise(DATA, data).unwrap();
-    let code = Code::new([u64::from(CODE)..u64::from(CODE) + code_length]).unwrap();
+    let range = u64::from(CODE)..u64::from(CODE) + code_length;
+    let code = Code::new(std::iter::once(range)).unwrap();
     (Cpu::new(u64::from(CODE)), space, code)
 }

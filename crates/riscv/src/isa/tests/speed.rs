@@ -57,12 +57,18 @@ fn measure(name: &str, words: &[u32]) {
     (cpu.x[10], cpu.x[11], cpu.x[12]) = (data, data + 4096, data + 4096);
     (cpu.x[13], cpu.x[14]) = (1_099_511_628_211, 14_695_981_039_346_656_037);
     (cpu.f[1], cpu.f[2]) = (1.5f64.to_bits(), 0.75f64.to_bits());
-    let count = 200_000_000;
-    let start = cpu_time();
-    let mut budget = count;
-    assert_eq!(run(black_box(&mut cpu), &mut space, &code, &mut budget), Exit::Budget);
-    let rate = count as f64 * 1e3 / (cpu_time() - start) as f64;
-    let _ = writeln!(std::io::stderr(), "{name}: {rate:.0} million instructions per second of CPU time");
+    // The best of many: the rest is what others on this machine have cost.
+    let count = 5_000_000;
+    let rates = (0..100).map(|_| {
+        let (start, mut budget) = (cpu_time(), count);
+        assert_eq!(run(black_box(&mut cpu), &mut space, &code, &mut budget), Exit::Budget);
+        count as f64 * 1e3 / (cpu_time() - start) as f64
+    });
+    let rate = rates.fold(0.0, f64::max);
+    let _ = writeln!(
+        std::io::stderr(),
+        "{name}: {rate:.0} million instructions per second of CPU time"
+    );
 }
 
 #[test]
