@@ -1,0 +1,22 @@
+//! The commands, one file each.
+
+pub mod build;
+pub mod call;
+pub mod check;
+pub mod run;
+pub mod serve;
+
+/// What to do.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Serve tenants over HTTP.
+    Serve(serve::Args),
+    /// Run a program to its end in a sandbox.
+    Run(run::Args),
+    /// Make one request to a tenant, without a server.
+    Call(call::Args),
+    /// Check a configuration and load every program in it.
+    Check(check::Args),
+    /// Compile a source file into a program.
+    Build(build::Args),
+}

@@ -1,0 +1,227 @@
+//! `sandtide run`: a program to its end in a sandbox.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use sandtide_config::{is_env_name, is_guest_path, units};
+use sandtide_engine::{Console, Fault, FileGrant, Limits, ProgramSource, Stream, TrapCause};
+
+use crate::{
+    choose, engines,
+    report::{self, GuestFault},
+};
+
+/// The exit code when it was not the guest that failed, as `timeout` and `docker run` have it.
+pub const OUR_ERROR: u8 = 125;
+
+/// The exit code of a guest that ran out of time, as `timeout` has it.
+const OUT_OF_TIME: u8 = 124;
+
+/// Longer than anything runs, and short enough to be added to any clock.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Run a program to its end in a sandbox.
+///
+/// Standard input, output and error are passed through, and the program's exit code is handed on.
+/// The program sees no file but those that are given to it, and no environment but what is set
+/// here.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Exit codes:
+  the program's own, when it ends by itself
+  2         the command line is wrong
+  124       it ran out of time (--time)
+  125       sandtide itself failed, or the program cannot be run
+  128 + n   it was ended by signal n: 139 for a bad memory access, 132 for an illegal
+            instruction, 133 for a breakpoint, 134 for abort, 137 when it is over its
+            memory, 152 when it used up its instructions
+
+Examples:
+  sandtide run hello.elf
+  sandtide run --memory '16 MiB' --file /data=./data sort.elf -- -r /data/names")]
+pub struct Args {
+    /// Memory that the program may write
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2 GiB")]
+    memory: u64,
+    /// Instructions that the program may execute [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    instructions: Option<u64>,
+    /// Time that the program may take, for example `10 s` [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    time: Option<Duration>,
+    /// Let the program read the file or directory HOST, as GUEST; may be repeated
+    #[arg(long = "file", value_name = "GUEST=HOST", value_parser = parse_grant)]
+    files: Vec<FileGrant>,
+    /// Set an environment variable of the program; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
+    env: Vec<String>,
+    /// The program: a static RISC-V Linux ELF
+    program: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    units::size(text).map_err(|error| format!("{error}: {}", error.hint))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    units::duration(text).map_err(|error| format!("{error}: {}", error.hint))
+}
+
+fn parse_grant(text: &str) -> Result<FileGrant, String> {
+    match text.split_once('=') {
+        Some((_, "")) | None => Err("write GUEST=HOST, such as /data=./data".to_owned()),
+        Some((guest, _)) if !is_guest_path(guest) => {
+            Err(format!("`{guest}` is not an absolute path without `.` and `..`"))
+        }
+        Some((guest, host)) => Ok(FileGrant { guest: guest.to_owned(), host: host.into() }),
+    }
+}
+
+fn parse_env(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if is_env_name(name) => Ok(text.to_owned()),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// Runs the program; the exit code is its own.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let image = choose::read(&args.program)?;
+    let engine = choose::engine(&engines::all(), None, &args.program, &image)?;
+    let name = args.program.display().to_string();
+    let source = ProgramSource {
+        args: [std::slice::from_ref(&name), &args.args].concat(),
+        name,
+        image,
+        env: args.env.clone(),
+        files: args.files.clone(),
+    };
+    let console = Arc::new(PassThrough);
+    let stdin = Box::new(io::stdin());
+    let ended = engine
+        .execute(&source, &limits(args), stdin, console)
+        .with_context(|| format!("cannot run `{}`", source.name))?;
+    match ended {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(Fault::Exit { code }) => Ok(ExitCode::from(code)),
+        Err(fault) => {
+            let code = exit_code(&fault);
+            let hint = hint(&fault);
+            let error = anyhow::Error::from(GuestFault { fault, usage: None, hint });
+            report::print_error(&error.context(format!("`{}` ended badly", source.name)));
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+/// Generous, since it is the user's own program on the user's own machine.
+fn limits(args: &Args) -> Limits {
+    let instructions = args.instructions.unwrap_or(u64::MAX);
+    let time = args.time.unwrap_or(FOREVER);
+    Limits {
+        instructions,
+        boot_instructions: instructions,
+        wall_time: time,
+        boot_time: time,
+        memory: args.memory,
+        response_body: u64::MAX,
+        request_body: u64::MAX,
+        descriptors: 1024,
+        threads: 256,
+        scratch: args.memory,
+    }
+}
+
+/// The limits of `run` are its options.
+fn hint(fault: &Fault) -> Option<&'static str> {
+    match fault {
+        Fault::Deadline { .. } => Some("raise `--time`"),
+        Fault::Instructions { .. } => Some("raise `--instructions`"),
+        Fault::Memory { .. } => Some("raise `--memory`"),
+        fault => fault.hint(),
+    }
+}
+
+/// What a shell would show for this end.
+fn exit_code(fault: &Fault) -> u8 {
+    const SIGILL: u8 = 4;
+    const SIGTRAP: u8 = 5;
+    const SIGABRT: u8 = 6;
+    const SIGBUS: u8 = 7;
+    const SIGKILL: u8 = 9;
+    const SIGSEGV: u8 = 11;
+    const SIGXCPU: u8 = 24;
+    let signal = match fault {
+        Fault::Exit { code } => return *code,
+        Fault::Deadline { .. } => return OUT_OF_TIME,
+        Fault::Trap(trap) => match trap.cause {
+            TrapCause::Load | TrapCause::Store | TrapCause::Fetch => SIGSEGV,
+            TrapCause::IllegalInstruction => SIGILL,
+            TrapCause::MisalignedFetch | TrapCause::MisalignedAtomic => SIGBUS,
+            TrapCause::Breakpoint => SIGTRAP,
+        },
+        Fault::Signal { signal, .. } => *signal,
+        Fault::Instructions { .. } => SIGXCPU,
+        Fault::Memory { .. } => SIGKILL,
+        Fault::Response(_) | Fault::Protocol(_) | Fault::RequestBody(_) | Fault::Stalled { .. } => {
+            SIGABRT
+        }
+    };
+    128 | signal
+}
+
+/// Hands the guest's output on, unbuffered: what it wrote is out when it ends.
+struct PassThrough;
+
+impl Console for PassThrough {
+    fn write(&self, stream: Stream, bytes: &[u8]) {
+        let written = match stream {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
+            }
+            Stream::Stderr => io::stderr().lock().write_all(bytes),
+        };
+        if written.is_err() {
+            // Nobody reads any more. A guest that goes on writing would never learn of it; on its
+            // own it would have got SIGPIPE.
+            std::process::exit(128 + 13);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_name_both_sides() {
+        let grant = parse_grant("/data=a=b").unwrap();
+        assert_eq!((grant.guest.as_str(), grant.host.to_str()), ("/data", Some("a=b")));
+        for bad in ["", "/data", "/data=", "data=x", "/a/../b=x", "=x"] {
+            assert!(parse_grant(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn variables_have_a_name() {
+        assert!(parse_env("A=").is_ok());
+        assert!(parse_env("=b").is_err());
+        assert!(parse_env("A").is_err());
+    }
+
+    #[test]
+    fn signals_are_shown_as_a_shell_shows_them() {
+        let signal = |signal| exit_code(&Fault::Signal { signal, backtrace: Vec::new() });
+        assert_eq!((signal(6), signal(11), signal(64)), (134, 139, 192));
+    }
+}
