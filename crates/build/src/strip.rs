@@ -6,7 +6,9 @@
 const HEADER: usize = 64;
 const SECTION: usize = 64;
 const SEGMENT: usize = 56;
+const SYMBOL: usize = 24;
 const SHT_NULL: u32 = 0;
+const SHT_SYMTAB: u32 = 2;
 const SHT_NOBITS: u32 = 8;
 const SHF_ALLOC: u64 = 2;
 
@@ -32,13 +34,17 @@ pub(crate) fn strip(elf: &[u8]) -> Option<Vec<u8>> {
             end = end.max(extent(elf, at)?.end);
         }
     }
+    let is_debug = |at: usize| {
+        let name = names.get(u32_at(elf, at)? as usize..)?;
+        Some(name.starts_with(b".debug_") && u64_at(elf, at + 8)? & SHF_ALLOC == 0)
+    };
+    let removed = sections.iter().map(|&at| is_debug(at)).collect::<Option<Vec<bool>>>()?;
     let mut out = elf.get(..end)?.to_vec();
     let mut new_table = Vec::with_capacity(sections.len() * SECTION);
-    for &at in &sections {
+    for (&at, &removed_here) in sections.iter().zip(&removed) {
         let mut entry = elf.get(at..at + SECTION)?.to_vec();
         let (kind, flags) = (u32_at(elf, at + 4)?, u64_at(elf, at + 8)?);
-        let name = names.get(u32_at(elf, at)? as usize..)?;
-        if name.starts_with(b".debug_") && flags & SHF_ALLOC == 0 {
+        if removed_here {
             entry.fill(0);
         } else if kind != SHT_NULL && kind != SHT_NOBITS && flags & SHF_ALLOC == 0 {
             let old = extent(elf, at)?;
@@ -52,7 +58,14 @@ pub(crate) fn strip(elf: &[u8]) -> Option<Vec<u8>> {
                     out.get_mut(segment + 8..segment + 16)?.copy_from_slice(&new);
                 }
             }
-            out.extend_from_slice(&elf[old]);
+            if kind == SHT_SYMTAB {
+                let (symbols, locals) = symbols(&elf[old], u32_at(elf, at + 44)?, &removed)?;
+                entry[32..40].copy_from_slice(&(symbols.len() as u64).to_le_bytes());
+                entry[44..48].copy_from_slice(&locals.to_le_bytes());
+                out.extend_from_slice(&symbols);
+            } else {
+                out.extend_from_slice(&elf[old]);
+            }
         }
         new_table.extend_from_slice(&entry);
     }
@@ -61,6 +74,22 @@ pub(crate) fn strip(elf: &[u8]) -> Option<Vec<u8>> {
     out[40..48].copy_from_slice(&place);
     out.extend_from_slice(&new_table);
     Some(out)
+}
+
+/// A symbol table without the symbols of removed sections, of which RISC-V's debug information has
+/// thousands, and how many of the rest are local. (Nothing in an executable refers to a symbol by
+/// its index here.)
+fn symbols(table: &[u8], locals: u32, removed: &[bool]) -> Option<(Vec<u8>, u32)> {
+    let (mut kept, mut kept_locals) = (Vec::new(), 0);
+    for (index, symbol) in table.chunks_exact(SYMBOL).enumerate() {
+        let section = usize::from(u16_at(symbol, 6)?);
+        if removed.get(section).is_some_and(|&removed| removed) {
+            continue;
+        }
+        kept.extend_from_slice(symbol);
+        kept_locals += u32::from(index < locals as usize);
+    }
+    Some((kept, kept_locals))
 }
 
 /// The offsets of the entries of a table, from where the ELF header has its offset, count and
