@@ -2,13 +2,12 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use sandtide_config::{is_env_name, is_guest_path, units};
 use sandtide_engine::{Console, Fault, FileGrant, Limits, ProgramSource, Stream, TrapCause};
 
@@ -44,7 +43,7 @@ Exit codes:
 
 Examples:
   sandtide run hello.elf
-  sandtide run --memory '16 MiB' --file /data=./data sort.elf -- -r /data/names")]
+  sandtide run --memory '16 MiB' --file /data=./data sort.elf -r /data/names")]
 pub struct Args {
     /// Memory that the program may write
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2 GiB")]
@@ -61,11 +60,10 @@ pub struct Args {
     /// Set an environment variable of the program; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
     env: Vec<String>,
-    /// The program: a static RISC-V Linux ELF
-    program: PathBuf,
-    /// Its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
+    /// The program, a static RISC-V Linux ELF, and its arguments: whatever stands behind the
+    /// program is its own, options included
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    command: Vec<String>,
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -95,13 +93,14 @@ fn parse_env(text: &str) -> Result<String, String> {
 
 /// Runs the program; the exit code is its own.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let image = choose::read(&args.program)?;
-    let engine = choose::engine(&engines::all(), None, &args.program, &image)?;
-    let name = args.program.display().to_string();
+    // `required` makes it hold one at least.
+    let Some(name) = args.command.first() else { bail!("no program is named") };
+    let image = choose::read(name.as_ref())?;
+    let engine = choose::engine(&engines::all(), None, name.as_ref(), &image)?;
     let source = ProgramSource {
-        args: [std::slice::from_ref(&name), &args.args].concat(),
-        name,
+        name: name.clone(),
         image,
+        args: args.command.clone(),
         env: args.env.clone(),
         files: args.files.clone(),
     };

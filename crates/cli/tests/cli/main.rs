@@ -3,5 +3,8 @@
 
 mod constant;
 mod errors;
+mod guest;
 mod help;
+mod run;
+mod serve;
 mod support;
