@@ -14,7 +14,7 @@ use crate::{
     space::{AddressSpace, Kind, page_up},
     threads::Threads,
     tracked::Tracked,
-    vfs::{Mounts, Scratch},
+    vfs::{Mounts, Scratch, join, split},
 };
 
 /// The smallest stack, in bytes.
@@ -117,7 +117,7 @@ pub(crate) fn start(
         architecture,
         limits: setup.limits.clone(),
         stack,
-        program: setup.program.as_bytes().to_vec(),
+        program: absolute(setup.program),
         command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
         mounts: Mounts::open(setup.files)?,
     };
@@ -130,6 +130,14 @@ pub(crate) fn start(
         signals: Tracked::new(Signals::default()),
     };
     Ok((kernel, sp))
+}
+
+/// The path of the program for `/proc/self/exe`: C libraries abort if that is not absolute. A
+/// process starts in `/`.
+fn absolute(program: &str) -> Vec<u8> {
+    let mut components = split(program.as_bytes());
+    components.retain(|name| name != b"." && name != b"..");
+    join(&components)
 }
 
 /// The last component of a path, as the name of the first thread.
@@ -223,5 +231,23 @@ impl StackContents {
         guest::write(memory, strings, &self.strings).map_err(failed)?;
         guest::write_words(memory, sp, &words).map_err(failed)?;
         Ok(sp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_path_is_absolute() {
+        for (given, path) in [
+            ("program", "/program"),
+            ("./bin/program", "/bin/program"),
+            ("../program", "/program"),
+            ("/bin//program", "/bin/program"),
+            ("", "/"),
+        ] {
+            assert_eq!(absolute(given), path.as_bytes(), "{given}");
+        }
     }
 }

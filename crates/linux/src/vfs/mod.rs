@@ -13,7 +13,7 @@ use sandtide_engine::{FileGrant, Stream};
 
 pub(crate) use grants::{Grant, HostFile};
 pub(crate) use listing::{Listing, Origin, write_entries};
-pub(crate) use path::{Place, Target, join};
+pub(crate) use path::{Place, Target, join, split};
 pub(crate) use scratch::{NodeId, Scratch};
 pub(crate) use stat::{FileType, Stat};
 pub(crate) use synthetic::{Device, Text};
