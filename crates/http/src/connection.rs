@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, time::Sleep};
 use crate::{
     body::BodyError,
     front::Front,
-    wire::{Io, Wire},
+    wire::{Io, Wait, Wire},
 };
 
 /// The connections of one reactor, and whether they are to end.
@@ -97,6 +97,20 @@ pub(crate) async fn serve(
 ) {
     let open = Open::new(&connections);
     let (io, wire) = Io::new(stream);
+    let result = drive(io, &wire, &http, reactor, &open).await;
+    if let Err(End::Slow | End::Broken) = result {
+        wire.cut();
+    }
+    wire.close();
+}
+
+async fn drive(
+    io: Io,
+    wire: &Rc<Wire>,
+    http: &Builder,
+    reactor: Rc<Reactor>,
+    open: &Open,
+) -> Result<(), End> {
     let mut connection = pin!(http.serve_connection(io, Front { reactor, wire: wire.clone() }));
     let mut watch = Watch::default();
     let mut is_registered = false;
@@ -117,26 +131,22 @@ pub(crate) async fn serve(
             return match (result, sent) {
                 (Poll::Ready(result), _) => Poll::Ready(result.map_err(End::from)),
                 (Poll::Pending, Poll::Ready(Err(_))) => Poll::Ready(Err(End::Gone)),
-                // Hyper waited for room that is there now.
-                (Poll::Pending, Poll::Ready(Ok(()))) if wire.take_blocking() => continue,
-                (Poll::Pending, Poll::Ready(Ok(()))) => Poll::Pending,
-                (Poll::Pending, Poll::Pending) => watch.poll(cx, &wire).map(Err),
+                (Poll::Pending, Poll::Ready(Ok(()))) => match wire.wait() {
+                    Wait::Nothing => Poll::Pending,
+                    // The room is there now, and nothing else would wake hyper.
+                    Wait::Room => continue,
+                    Wait::Socket => watch.poll(cx, wire).map(Err),
+                },
+                (Poll::Pending, Poll::Pending) => watch.poll(cx, wire).map(Err),
             };
         }
     })
     .await;
-    match result {
-        Ok(()) | Err(End::Gone) => {}
-        Err(End::Slow) => {
-            tracing::debug!("a client did not take its response in time");
-            wire.cut();
-        }
-        Err(End::Broken) => {
-            // What was answered before it broke may go out, if there is room for it.
-            let _ = wire.poll_send(&mut Context::from_waker(Waker::noop()));
-            wire.cut();
-        }
+    if let Err(End::Broken) = result {
+        // What was answered before it broke may go out, if there is room for it.
+        let _ = wire.poll_send(&mut Context::from_waker(Waker::noop()));
     }
+    result
 }
 
 /// Why a connection ends before its time.

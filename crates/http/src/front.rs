@@ -152,7 +152,7 @@ fn response(whole: Whole, is_head: bool) -> Response<ResponseBody> {
             None => ResponseBody::Full(body),
             Some(trailers) => {
                 framing::announce(&mut headers, &trailers);
-                ResponseBody::trailing(body, trailers)
+                ResponseBody::trailing(body, *trailers)
             }
         },
     };

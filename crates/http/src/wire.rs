@@ -14,7 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
@@ -32,11 +31,42 @@ const DIRECT: usize = 8 << 10;
 /// The sending side of a connection.
 pub(crate) struct Wire {
     half: OwnedWriteHalf,
-    held: RefCell<BytesMut>,
-    /// Whether hyper waits for the socket.
-    is_blocking: Cell<bool>,
+    held: RefCell<Held>,
+    wait: Cell<Wait>,
     /// When the exchange on this connection must have ended, while one holds a sandbox.
     deadline: Cell<Option<Instant>>,
+}
+
+/// What hyper waits for, since it last tried to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Wait {
+    #[default]
+    Nothing,
+    /// Room in what is held.
+    Room,
+    /// The socket itself, which wakes it.
+    Socket,
+}
+
+/// Bytes to be sent. The buffer is kept: in steady state there is no allocation.
+#[derive(Default)]
+struct Held {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Held {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    fn advance(&mut self, sent: usize) {
+        self.sent += sent;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
 }
 
 /// Both sides, for hyper.
@@ -51,7 +81,7 @@ impl Io {
         let wire = Rc::new(Wire {
             half,
             held: RefCell::default(),
-            is_blocking: Cell::new(false),
+            wait: Cell::default(),
             deadline: Cell::new(None),
         });
         (Self { read: TokioIo::new(read), wire: wire.clone() }, wire)
@@ -66,8 +96,8 @@ impl Wire {
     /// Sends what is held. Ready when nothing is.
     pub(crate) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut held = self.held.borrow_mut();
-        while !held.is_empty() {
-            let sent = ready!(self.poll_write_now(cx, &held))?;
+        while !held.rest().is_empty() {
+            let sent = ready!(self.poll_write_now(cx, held.rest()))?;
             held.advance(sent);
         }
         Poll::Ready(Ok(()))
@@ -87,17 +117,21 @@ impl Wire {
 
     /// Makes room for hyper's next write, and remembers if it has to wait for it.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.held.borrow().len() < HOLD {
+        self.wait.set(Wait::Nothing);
+        if self.held.borrow().rest().len() < HOLD {
             return Poll::Ready(Ok(()));
         }
+        self.poll_send_for_room(cx)
+    }
+
+    fn poll_send_for_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = self.poll_send(cx);
-        self.is_blocking.set(sent.is_pending());
+        self.wait.set(if sent.is_pending() { Wait::Room } else { Wait::Nothing });
         sent
     }
 
-    /// Whether hyper was waiting for the socket since the last call.
-    pub(crate) fn take_blocking(&self) -> bool {
-        self.is_blocking.replace(false)
+    pub(crate) fn wait(&self) -> Wait {
+        self.wait.get()
     }
 
     /// Sets until when the client may take its time, while a sandbox waits for it.
@@ -114,6 +148,16 @@ impl Wire {
     pub(crate) fn cut(&self) {
         if let Err(error) = SockRef::from(self.stream()).set_linger(Some(Duration::ZERO)) {
             tracing::debug!(%error, "cannot reset the connection");
+        }
+    }
+}
+
+impl Wire {
+    /// Closes the sending side with the socket, and not before it as dropping it would: after
+    /// [`Self::cut`] the client must see a reset and no end.
+    pub(crate) fn close(self: Rc<Self>) {
+        if let Some(wire) = Rc::into_inner(self) {
+            wire.half.forget();
         }
     }
 }
@@ -150,25 +194,20 @@ impl Write for Io {
         let mut taken = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
             if slice.len() < DIRECT {
-                self.wire.held.borrow_mut().extend_from_slice(slice);
+                self.wire.held.borrow_mut().bytes.extend_from_slice(slice);
                 taken += slice.len();
                 continue;
             }
-            // A large piece is not copied; what is held goes before it.
-            let sent = match self.wire.poll_send(cx) {
-                Poll::Ready(Ok(())) => self.wire.poll_write_now(cx, slice),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
-            };
-            return match sent {
-                Poll::Ready(Ok(sent)) => Poll::Ready(Ok(taken + sent)),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending if taken > 0 => Poll::Ready(Ok(taken)),
-                Poll::Pending => {
-                    self.wire.is_blocking.set(true);
-                    Poll::Pending
-                }
-            };
+            // A large piece is not copied. What is held goes before it.
+            if taken > 0 {
+                break;
+            }
+            ready!(self.wire.poll_send_for_room(cx))?;
+            let sent = self.wire.poll_write_now(cx, slice);
+            if sent.is_pending() {
+                self.wire.wait.set(Wait::Socket);
+            }
+            return sent;
         }
         Poll::Ready(Ok(taken))
     }
@@ -179,9 +218,7 @@ impl Write for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let sent = self.wire.poll_send(cx);
-        self.wire.is_blocking.set(sent.is_pending());
-        ready!(sent)?;
+        ready!(self.wire.poll_send_for_room(cx))?;
         match SockRef::from(self.wire.stream()).shutdown(Shutdown::Write) {
             // The client was faster.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),

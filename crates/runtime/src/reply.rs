@@ -15,12 +15,11 @@ pub struct Whole {
     pub head: ResponseHead,
     /// The body.
     pub body: Bytes,
-    /// The trailers, if there are any.
-    pub trailers: Option<HeaderMap>,
+    /// The trailers, if there are any. Boxed because they are rare, and this is moved a lot.
+    pub trailers: Option<Box<HeaderMap>>,
 }
 
 /// What [`crate::Reactor::begin`] came to without waiting.
-#[expect(clippy::large_enum_variant, reason = "the large one is the fast path: no allocation")]
 pub enum Begun {
     /// The exchange is over.
     Whole(Whole),

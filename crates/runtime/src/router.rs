@@ -52,12 +52,20 @@ impl Router {
 
     /// The tenant for a request to `authority` (with or without port and user) for `path`.
     pub fn find(&self, authority: &str, path: &str) -> Option<usize> {
-        let mut buffer = [0; MAX_HOST];
-        let paths = match host_of(authority, &mut buffer) {
-            Some(host) => self.paths_of(host),
-            None => self.default.as_ref(),
+        let paths = if self.exact.is_empty() && self.wildcard.is_empty() {
+            self.default.as_ref()
+        } else {
+            self.paths_of_authority(authority)
         };
         paths?.find(path)
+    }
+
+    fn paths_of_authority(&self, authority: &str) -> Option<&Paths> {
+        let mut buffer = [0; MAX_HOST];
+        match host_of(authority, &mut buffer) {
+            Some(host) => self.paths_of(host),
+            None => self.default.as_ref(),
+        }
     }
 
     fn paths_of(&self, host: &str) -> Option<&Paths> {
@@ -80,6 +88,20 @@ impl Router {
 /// The host of an authority, in lower case, without user, port or the root's dot. `None` if it
 /// is longer than any name.
 fn host_of<'a>(authority: &'a str, buffer: &'a mut [u8; MAX_HOST]) -> Option<&'a str> {
+    // Nearly all are plain names; one look at each byte says so.
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    let name_end = authority.bytes().position(|b| !plain(b)).unwrap_or(authority.len());
+    let host = match authority.as_bytes().get(name_end) {
+        None => authority,
+        Some(b':') if !authority[name_end..].contains('@') => &authority[..name_end],
+        Some(_) => return unusual_host_of(authority, buffer),
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    (host.len() <= MAX_HOST).then_some(host)
+}
+
+#[cold]
+fn unusual_host_of<'a>(authority: &'a str, buffer: &'a mut [u8; MAX_HOST]) -> Option<&'a str> {
     let host = match authority.rsplit_once('@') {
         Some((_, host)) => host,
         None => authority,
@@ -90,9 +112,6 @@ fn host_of<'a>(authority: &'a str, buffer: &'a mut [u8; MAX_HOST]) -> Option<&'a
     };
     let host = &host[..end];
     let host = host.strip_suffix('.').unwrap_or(host);
-    if !host.bytes().any(|b| b.is_ascii_uppercase()) {
-        return (host.len() <= MAX_HOST).then_some(host);
-    }
     let lower = buffer.get_mut(..host.len())?;
     lower.copy_from_slice(host.as_bytes());
     lower.make_ascii_lowercase();

@@ -305,7 +305,7 @@ impl Whole {
             return Refusal::Failure.answer(exchange.id);
         };
         let body = exchange.response.take_data().unwrap_or_default();
-        let trailers = exchange.response.take_trailers();
+        let trailers = exchange.response.take_trailers().map(Box::new);
         Self { head, body, trailers }
     }
 }
