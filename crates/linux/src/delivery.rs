@@ -1,7 +1,7 @@
 //! Signals reach handlers here, where registers and kernel meet.
 
 use crate::{
-    Cpu, Delivered, GuestMemory, MemoryError, Process, SignalEntry, SignalInfo,
+    Cpu, Delivered, GuestMemory, MemoryError, PAGE, Process, SignalEntry, SignalInfo,
     kernel::Kernel,
     signals::{
         Disposition, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIGSEGV, SignalAction, UNBLOCKABLE, bit,
@@ -9,6 +9,20 @@ use crate::{
 };
 
 impl Kernel {
+    /// Tells a bad access to mapped memory from one to memory that is not there, which an engine
+    /// need not know.
+    fn explain(&self, info: SignalInfo) -> SignalInfo {
+        const SEGV_MAPERR: i32 = 1;
+        const SEGV_ACCERR: i32 = 2;
+        let page = info.address / PAGE * PAGE;
+        let is_mapped = page < self.space.end && self.space.is_mapped(page, page + PAGE);
+        if info.signal == SIGSEGV && info.code == SEGV_MAPERR && is_mapped {
+            SignalInfo { code: SEGV_ACCERR, ..info }
+        } else {
+            info
+        }
+    }
+
     /// Sets which signals the running thread blocks.
     pub(crate) fn set_mask(&mut self, mask: u64) {
         let mask = mask & !UNBLOCKABLE;
@@ -31,7 +45,7 @@ impl<C: Cpu> Process<C> {
             return Delivered::Fatal(info.signal);
         }
         match self.kernel.signals.disposition(info.signal) {
-            Disposition::Handle(action) => self.enter(info, action, memory),
+            Disposition::Handle(action) => self.enter(self.kernel.explain(info), action, memory),
             Disposition::Ignore | Disposition::Fatal => Delivered::Fatal(info.signal),
         }
     }

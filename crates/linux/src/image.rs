@@ -54,8 +54,9 @@ pub struct ProcessSetup<'a> {
     pub hwcap: u64,
 }
 
-/// The usual stack of the first thread, in bytes.
-pub const DEFAULT_STACK: u64 = 1 << 20;
+/// The usual stack of the first thread, in bytes: what Linux gives, and programs rely on. Only
+/// what is touched costs memory.
+pub const DEFAULT_STACK: u64 = 8 << 20;
 
 /// The largest stack of the first thread, in bytes.
 pub const MAX_STACK: u64 = 8 << 20;

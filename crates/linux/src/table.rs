@@ -90,7 +90,7 @@ table! {
         getcwd => files::getcwd, "";
         chdir => files::chdir, "";
         fchdir => files::fchdir, "";
-        mkdirat => files::mkdirat, "In `/tmp` only; modes are not kept.";
+        mkdirat => files::mkdirat, "In `/tmp` only; modes are remembered, not enforced.";
         mkdir => files::mkdir, "As `mkdirat`.";
         unlinkat => files::unlinkat, "In `/tmp` only.";
         unlink => files::unlink, "As `unlinkat`.";
@@ -105,7 +105,7 @@ table! {
         truncate => files::truncate, "In `/tmp` only.";
         ftruncate => files::ftruncate, "In `/tmp` only.";
         fallocate => files::fallocate, "In `/tmp` only, without flags.";
-        umask => files::umask, "Remembered, without effect.";
+        umask => files::umask, "Applied to the modes of new files.";
     }
     "Metadata" {
         fstat => metadata::fstat, "Granted files belong to user 0, `/tmp` to the guest. Only the time of the last change is kept.";

@@ -7,7 +7,7 @@ use crate::{
     files::{Description, flags},
     guest,
     kernel::{Args, CallResult, DONE, Kernel, Stop, fail, value},
-    vfs::{Node, Origin, Place, Source, Target, write_entries},
+    vfs::{Node, NodeId, Origin, Place, Source, Target, write_entries},
 };
 
 use super::metadata::now;
@@ -48,8 +48,22 @@ impl Kernel {
         }
     }
 
+    /// Makes a file or directory of the scratch area.
+    fn create(&mut self, path: &[Vec<u8>], directory: bool, mode: u64) -> Result<NodeId, Errno> {
+        let permissions = mode as u32 & !self.files.umask;
+        let id = self.scratch.change().create(path, directory, now())?;
+        self.scratch.change().set_permissions(id, permissions);
+        Ok(id)
+    }
+
     /// Opens a place.
-    fn open(&mut self, place: &Place, given: u32, available: u64) -> Result<Node, Errno> {
+    fn open(
+        &mut self,
+        place: &Place,
+        given: u32,
+        mode: u64,
+        available: u64,
+    ) -> Result<Node, Errno> {
         let writes = given & flags::ACCESS != 0 || given & flags::TRUNCATE != 0;
         let writes = writes && given & flags::PATH == 0;
         let creates = given & flags::CREATE != 0;
@@ -65,7 +79,7 @@ impl Kernel {
                     if place.must_be_directory {
                         return Err(Errno::ISDIR);
                     }
-                    return self.scratch.change().create(path, false, now()).map(Node::Scratch);
+                    return self.create(path, false, mode).map(Node::Scratch);
                 }
                 found => Node::Scratch(found?),
             },
@@ -77,7 +91,7 @@ impl Kernel {
                     if program == *place {
                         return Err(Errno::LOOP);
                     }
-                    return self.open(&program, given, available);
+                    return self.open(&program, given, mode, available);
                 }
                 Source::ProgramLink => return Err(Errno::LOOP),
                 _ => return Err(Errno::ACCESS),
@@ -119,13 +133,13 @@ impl Kernel {
 
 pub(crate) fn openat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const KEPT: u32 = flags::ACCESS | flags::APPEND | flags::NONBLOCK | flags::PATH;
-    let [directory, path, given, ..] = args;
+    let [directory, path, given, mode, ..] = args;
     let given = given as u32;
     if given & flags::TEMPORARY != 0 {
         return fail(Errno::OPNOTSUPP);
     }
     let place = kernel.resolve_at(host, directory, path)?;
-    let node = kernel.open(&place, given, host.memory.available())?;
+    let node = kernel.open(&place, given, mode, host.memory.available())?;
     let path = if kernel.node_is_directory(&node) { place.path } else { Vec::new() };
     let description = Description::new(node, given & KEPT).at(path);
     value(kernel.install(description, given & flags::CLOSE_ON_EXEC != 0)?)
@@ -187,7 +201,7 @@ pub(crate) fn getcwd(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
 
 pub(crate) fn chdir(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0])?;
-    let node = kernel.open(&place, flags::DIRECTORY, host.memory.available())?;
+    let node = kernel.open(&place, flags::DIRECTORY, 0, host.memory.available())?;
     debug_assert!(kernel.node_is_directory(&node));
     kernel.set_directory(place.path)
 }
@@ -227,7 +241,7 @@ pub(crate) fn mkdirat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
         return fail(Errno::EXIST);
     }
     let Target::Scratch(path) = &place.target else { return fail(Errno::ROFS) };
-    kernel.scratch.change().create(path, true, now())?;
+    kernel.create(path, true, args[2])?;
     DONE
 }
 

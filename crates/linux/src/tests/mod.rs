@@ -14,14 +14,17 @@ use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 
 use crate::{
-    Action, Architecture, DEFAULT_STACK, Errno, GuestMemory, Host, ImageLayout, PAGE, Process,
-    ProcessSetup, Protection, Schedule, Segment, StartError, table,
+    Action, Architecture, Errno, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup,
+    Protection, Schedule, Segment, StartError, table,
     testing::{FakeCpu, FlatMemory, Recorder},
 };
 
 /// Where tests put what they pass by pointer: the data segment.
 const DATA: u64 = 0x2_0000;
 const DATA_SIZE: u64 = 0x2_0000;
+
+/// The stack of the tests' processes.
+const STACK: u64 = 1 << 20;
 
 const READ_WRITE: Protection = Protection { read: true, write: true, execute: false };
 
@@ -70,7 +73,7 @@ impl<const X86: bool> Machine<X86> {
             env: &["KEY=value".to_owned()],
             files,
             limits: &limits,
-            stack: DEFAULT_STACK,
+            stack: STACK,
             hwcap: 0x1105,
         };
         let mut memory = FlatMemory::new(16 << 20);

@@ -43,7 +43,7 @@ fn the_stack_has_a_guard_and_lies_near_the_image() {
     assert!(sp < image().brk_start + (2 << 20));
     let bottom =
         (0..sp / PAGE).rev().find(|page| machine.memory.protection(page * PAGE).is_none()).unwrap();
-    assert!(sp - bottom * PAGE >= DEFAULT_STACK - 2 * PAGE);
+    assert!(sp - bottom * PAGE >= STACK - 2 * PAGE);
     assert!(bottom * PAGE >= image().brk_start);
 }
 
@@ -57,7 +57,7 @@ fn too_many_arguments_are_refused() {
         env: &[],
         files: &[],
         limits: &limits,
-        stack: DEFAULT_STACK,
+        stack: STACK,
         hwcap: 0,
     };
     let mut memory = FlatMemory::new(16 << 20);
@@ -76,7 +76,7 @@ fn an_image_that_leaves_no_room_is_refused() {
         env: &[],
         files: &[],
         limits: &limits,
-        stack: DEFAULT_STACK,
+        stack: STACK,
         hwcap: 0,
     };
     for (start, end, fits) in

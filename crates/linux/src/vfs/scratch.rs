@@ -29,6 +29,8 @@ struct ScratchNode {
     links: u32,
     /// How many open descriptions refer to it.
     opened: u32,
+    /// `rwx` bits, remembered and not enforced: the guest is the only user.
+    permissions: u32,
     modified: FileTime,
 }
 
@@ -66,6 +68,7 @@ impl Scratch {
             content: Content::Directory(BTreeMap::new()),
             links: 1,
             opened: 0,
+            permissions: 0o777,
             modified: (0, 0),
         };
         Self { nodes: vec![Some(root)], used: 0, limit }
@@ -137,7 +140,8 @@ impl Scratch {
         } else {
             Content::File(Arc::default())
         };
-        let node = ScratchNode { content, links: 1, opened: 0, modified: now };
+        let permissions = if directory { 0o755 } else { 0o644 };
+        let node = ScratchNode { content, links: 1, opened: 0, permissions, modified: now };
         let id = match self.nodes.iter().position(Option::is_none) {
             Some(id) => id,
             None => {
@@ -332,8 +336,19 @@ impl Scratch {
             Content::File(bytes) => (FileType::Regular, bytes.len() as u64),
             Content::Directory(_) => (FileType::Directory, 4096),
         };
-        let links = node.links;
-        Ok(Stat { links, ..Stat::of_scratch(kind, id as u64 + 1, size, node.modified) })
+        let ScratchNode { links, permissions, .. } = *node;
+        Ok(Stat {
+            links,
+            permissions,
+            ..Stat::of_scratch(kind, id as u64 + 1, size, node.modified)
+        })
+    }
+
+    /// Sets the `rwx` bits.
+    pub(crate) fn set_permissions(&mut self, id: NodeId, permissions: u32) {
+        if let Ok(node) = self.node_mut(id) {
+            node.permissions = permissions & 0o777;
+        }
     }
 
     /// The entries of a directory; none if it is none.
