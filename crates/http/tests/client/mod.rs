@@ -64,7 +64,7 @@ impl TestServer {
     /// One GET on a new connection.
     pub fn get(&self, path: &str) -> Message {
         let mut client = self.connect();
-        client.send(&get(path));
+        client.send(get(path));
         client.response()
     }
 
