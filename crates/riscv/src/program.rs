@@ -2,6 +2,7 @@
 
 use std::{
     io::Read,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use sandtide_memory::{Denied, Snapshot, Space};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    elf::{self, Image},
+    elf::{self, Image, Segment},
     isa::{Code, Cpu},
     machine::{Bounds, End, Machine, Stop},
     memory::{Memory, access},
@@ -118,12 +119,7 @@ fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
             }
         })?;
     }
-    let code = image.segments.iter().filter(|part| part.protection.execute);
-    // Code that can be written is decoded afresh each time it runs.
-    let code = code
-        .filter(|part| !part.protection.write)
-        .map(|part| part.address..part.address + part.length);
-    let code = Code::new(code).map_err(|_| LoadError::OverLimit {
+    let code = Code::new(lasting_code(&image)).map_err(|_| LoadError::OverLimit {
         resource: "memory",
         needed: "too much for its decoded code".to_owned(),
         limit: format!("{} bytes", limits.memory),
@@ -143,6 +139,26 @@ fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
         .map_err(|error| start_error(error, limits))?;
     let symbols = Symbols::read(&source.image, image.base);
     Ok(Loaded { machine: Machine::new(memory, process, Arc::new(code), random), symbols })
+}
+
+/// Where instructions can be decoded once and for all sandboxes: where the file has code that stays
+/// as it is. All other code is decoded afresh each time it runs:
+///
+/// * what can be written, and what shares a page with that;
+/// * the zeros that the file does not have: a small file can ask for gigabytes of them, and the
+///   guest could fill even more of the host's memory with what they decode to;
+/// * the last halfword, since the rest of its instruction may lie in memory that can be written.
+fn lasting_code(image: &Image<'_>) -> impl Iterator<Item = Range<u64>> {
+    let is_writable = |(start, end)| {
+        let overlaps = |other: &Segment<'_>| other.pages().0 < end && start < other.pages().1;
+        image.segments.iter().any(|other| other.protection.write && overlaps(other))
+    };
+    image
+        .segments
+        .iter()
+        .filter(|part| part.protection.execute)
+        .filter(move |part| !is_writable(part.pages()))
+        .map(|part| part.address..part.address + (part.bytes.len() as u64).saturating_sub(2))
 }
 
 fn layout(image: &Image<'_>) -> ImageLayout {
@@ -283,5 +299,41 @@ impl Program for SharedProgram {
 
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {
         Ok(Box::new(RiscvSandbox::new(Arc::clone(&self.0), console)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandtide_linux::Protection;
+
+    use super::*;
+
+    #[test]
+    fn only_code_that_stays_as_it_is_is_shared() {
+        let segment = |address, bytes, length, write| Segment {
+            address,
+            length,
+            bytes,
+            protection: Protection { read: true, write, execute: true },
+        };
+        let image = Image {
+            segments: vec![
+                segment(0x1_0000, &[0; 16][..], 16, false),
+                segment(0x2_0000, &[], 0xb000_0000, false),
+                segment(0xc000_0000, &[0; 16], 16, true),
+                segment(0xc000_0800, &[0; 16], 16, false),
+                segment(0xc000_1000, &[0; 1], 1, false),
+            ],
+            entry: 0x1_0000,
+            base: 0,
+            headers: 0,
+            header_count: 0,
+            header_size: 0,
+        };
+        let shared: Vec<_> = lasting_code(&image)
+            .filter(|range| !range.is_empty())
+            .map(|range| (range.start, range.end))
+            .collect();
+        assert_eq!(shared, [(0x1_0000, 0x1_000e)]);
     }
 }
