@@ -15,7 +15,8 @@ pub(crate) const MOST_FRAMES: usize = 24;
 /// Larger tables are not read.
 const LARGEST_TABLE: usize = 8 << 20;
 
-/// Longer entries are skipped: ordinary ones have fewer than a hundred bytes.
+/// Longer entries are skipped, and so are those that share rules that are longer: ordinary ones
+/// have fewer than a hundred bytes, and each is followed anew for every frame.
 const LONGEST_ENTRY: usize = 4 << 10;
 
 /// Registers by their DWARF numbers, which are their own (RISC-V ELF psABI, DWARF §).
@@ -59,7 +60,7 @@ impl UnwindTable {
                 u32::try_from(fde.offset()),
             );
             if let (Ok(start), Ok(end), Ok(offset)) = range
-                && fde.entry_len() <= LONGEST_ENTRY
+                && fde.entry_len().max(fde.cie().entry_len()) <= LONGEST_ENTRY
             {
                 entries.push(Entry { start, end, offset });
             }
