@@ -36,16 +36,15 @@ pub(crate) fn run(data: &[u8]) {
         operations += 1;
         if next::<u8>(&mut input) % 32 == 0 {
             // Enough resets to reach the one that gives memory back.
-            for _ in 0..(next::<u8>(&mut input) % 4) * 32 + 1 {
-                pair.reset_to(&frozen, available);
-            }
+            let times = (next::<u8>(&mut input) % 4) * 32 + 1;
+            pair.reset_to(&frozen, times, available);
             pair.check();
         } else {
             pair.operate(&mut input);
         }
     }
     pair.check();
-    pair.reset_to(&frozen, available);
+    pair.reset_to(&frozen, 1, available);
     pair.check();
     // Looks at the whole address space, which takes a while.
     assert_eq!(pair.space.differs_from_snapshot(), None, "the reset left something");
@@ -246,11 +245,13 @@ impl Pair {
         }
     }
 
-    fn reset_to(&mut self, frozen: &Model, available: u64) {
-        self.space.reset().expect("the kernel takes memory back");
+    fn reset_to(&mut self, frozen: &Model, times: u8, available: u64) {
+        for _ in 0..times {
+            self.space.reset().expect("the kernel takes memory back");
+            assert_eq!(self.space.written_pages(), 0);
+            assert_eq!(self.space.available(), available, "the reset leaves another limit");
+        }
         self.model.clone_from(frozen);
-        assert_eq!(self.space.written_pages(), 0);
-        assert_eq!(self.space.available(), available, "the reset leaves another limit");
     }
 
     /// Compares every page with the model.

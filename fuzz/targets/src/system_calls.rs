@@ -398,8 +398,10 @@ impl<C: Calling> Guest<C> {
         let secret = &grant().secret;
         for write in self.memory.take_writes() {
             let written = &self.memory.bytes()[write.start as usize..write.end as usize];
+            // The first byte decides most often, and quickly.
+            let is_secret = |window: &[u8]| window[0] == secret[0] && window == secret;
             let mut windows = written.windows(secret.len());
-            assert!(!windows.any(|window| window == secret), "the guest has read the secret");
+            assert!(!windows.any(is_secret), "the guest has read the secret");
         }
     }
 
