@@ -26,7 +26,7 @@ GLUE = """\
 int main()
 {{
     namespace program = __pythran_program;
-    return sandtide_pythran::serve<program::{handler}>(
+    return sandtide_pythran::serve(
         [] {{ {boot} }},
         [](const sandtide_pythran::Request &request) {{
             (void)request;

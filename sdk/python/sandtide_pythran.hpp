@@ -9,7 +9,6 @@
 #include <cxxabi.h>
 #include <exception>
 #include <iostream>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -149,34 +148,6 @@ Answer answer(const T &result)
     }
 }
 
-// Whether Pythran has proved that a function does nothing but compute its result.
-template <class T, class = void>
-struct says_pure : std::false_type {};
-template <class T>
-struct says_pure<T, std::void_t<typename T::pure>> : std::true_type {};
-// A closure is its function and what it holds; one without parameters and captures is `task<F>`.
-template <class F>
-struct says_pure<pythonic::functools::details::task<F>, void> : says_pure<F> {};
-
-template <class Result>
-constexpr bool result_is_pure()
-{
-    if constexpr (arity<Result>::value == 0 && !is_text<Result> && std::is_invocable_v<Result>)
-        return says_pure<Result>::value;
-    else
-        return true;
-}
-
-// Whether every call gives the same answer and has no other effect.
-template <class Handler>
-constexpr bool is_constant()
-{
-    if constexpr (std::is_invocable_v<Handler>)
-        return says_pure<Handler>::value && result_is_pure<std::invoke_result_t<Handler>>();
-    else
-        return false;
-}
-
 inline void complain(const char *where, const std::exception &error)
 {
     int status;
@@ -202,23 +173,17 @@ inline void complain(const char *where, const std::exception &error)
 // Boots the program and answers requests. Returns what main should.
 //
 // What is printed is flushed before the answer goes out: with it, the sandbox and its buffers end.
-template <class Handler, class Boot, class Call>
+template <class Boot, class Call>
 int serve(Boot boot, Call call)
 {
     sandtide_request raw;
-    std::optional<Answer> constant;
     try {
         boot();
-        if constexpr (is_constant<Handler>())
-            constant = answer(Handler()());
     } catch (const std::exception &error) {
         complain("at start", error);
         return 1;
     }
     std::cout.flush();
-    if (constant)
-        while (sandtide_next_request(&raw) == 0)
-            constant->send();
     while (sandtide_next_request(&raw) == 0) {
         try {
             Answer made = answer(call(Request(raw)));
