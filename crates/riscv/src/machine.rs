@@ -172,6 +172,9 @@ impl Machine {
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Option<Stop> {
         let mut quantum = if self.process.threads() > 1 { QUANTUM } else { u64::MAX };
+        // Another thread may have written what this one has reserved. A store-conditional may
+        // fail at any time (RISC-V Unprivileged ISA, "Load-Reserved/Store-Conditional").
+        self.process.cpu().reservation = None;
         while bounds.chunk > 0 {
             let left = bounds.instructions.saturating_sub(self.instructions);
             if left == 0 {
