@@ -23,11 +23,12 @@ static void spin(void)
 /* Takes memory, and writes to it, until there is none left. */
 static void take_memory(void)
 {
+    static char *volatile last; /* keeps the compiler from leaving all of this out */
     for (;;) {
-        char *block = malloc(1 << 20);
-        if (!block)
+        last = malloc(1 << 20);
+        if (!last)
             abort();
-        memset(block, 1, 1 << 20);
+        memset(last, 1, 1 << 20);
     }
 }
 
