@@ -12,6 +12,7 @@ use sandtide_riscv::RiscvEngine;
 use crate::{
     elf_file::{EXECUTE, ElfFile, READ, Segment, WRITE, source, tight_limits},
     exchange::{ordinary, quiet, serve},
+    input::next,
     rv,
 };
 
@@ -38,7 +39,7 @@ pub(crate) fn run(data: &[u8]) {
 fn spoil(mut file: Vec<u8>, changes: &[u8]) -> Vec<u8> {
     let mut input = Unstructured::new(changes);
     while !input.is_empty() && !file.is_empty() {
-        let (kind, at, value): (u8, u16, u8) = input.arbitrary().unwrap_or_default();
+        let (kind, at, value): (u8, u16, u8) = next(&mut input);
         let at = usize::from(at) % file.len();
         match kind % 8 {
             0 => file.truncate(at),

@@ -85,9 +85,7 @@ pub(crate) fn serve(
             Progress::Sliced => {}
             Progress::Waiting { .. } => {
                 // Nothing else will come, except for room in the response.
-                if exchange.response.take_data().is_none() {
-                    return None;
-                }
+                exchange.response.take_data()?;
             }
         }
     }

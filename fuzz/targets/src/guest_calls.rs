@@ -23,6 +23,7 @@ use sandtide_linux::{
 use crate::{
     exchange::{Client, Piece, head},
     guest_memory::{FakeMemory, READ_WRITE},
+    input::next,
 };
 
 /// Guest memory: nothing at 0, then data, then a page that can only be read, a hole, and data.
@@ -60,11 +61,6 @@ struct Guest {
     read: usize,
     response_limit: u64,
     taken: u64,
-}
-
-/// An integer from the input; 0 where it has ended.
-fn next<T: for<'a> arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'_>) -> T {
-    input.arbitrary().unwrap_or_default()
 }
 
 impl Guest {
@@ -326,7 +322,7 @@ fn request_body(input: &mut Unstructured<'_>) -> (RequestBody, Vec<u8>) {
                 })
                 .collect();
             // An announced length is the client's word, and may be wrong.
-            let announced = (count % 2 == 0).then(|| u64::from(next::<u8>(input)));
+            let announced = count.is_multiple_of(2).then(|| u64::from(next::<u8>(input)));
             RequestBody::streaming(Box::new(Client(pieces)), announced)
         }
     };

@@ -17,6 +17,7 @@ mod elf_file;
 mod exchange;
 mod guest_calls;
 mod guest_memory;
+mod input;
 mod instructions;
 mod reset;
 mod rv;

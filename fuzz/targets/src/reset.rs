@@ -8,6 +8,8 @@ use std::sync::Arc;
 use arbitrary::Unstructured;
 use sandtide_memory::{Access, Denied, PAGE, SPACE, Space};
 
+use crate::input::next;
+
 /// The pages that are used: some at the start, more further up, and the last ones.
 const WINDOWS: [(usize, usize); 3] = [(0, 8), (0x400, 48), (SPACE / PAGE - 4, 4)];
 const WINDOW_PAGES: usize = 60;
@@ -34,7 +36,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut operations = 0;
     while operations < MOST_OPERATIONS && !input.is_empty() {
         operations += 1;
-        if next::<u8>(&mut input) % 32 == 0 {
+        if next::<u8>(&mut input).is_multiple_of(32) {
             // Enough resets to reach the one that gives memory back.
             let times = (next::<u8>(&mut input) % 4) * 32 + 1;
             pair.reset_to(&frozen, times, available);
@@ -48,11 +50,6 @@ pub(crate) fn run(data: &[u8]) {
     pair.check();
     // Looks at the whole address space, which takes a while.
     assert_eq!(pair.space.differs_from_snapshot(), None, "the reset left something");
-}
-
-/// An integer from the input; 0 where it has ended.
-fn next<T: for<'a> arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'_>) -> T {
-    input.arbitrary().unwrap_or_default()
 }
 
 /// What a page holds.
@@ -100,7 +97,7 @@ fn address_of(page: usize) -> u64 {
 
 /// Pages of the model that lie side by side.
 fn pages(input: &mut Unstructured<'_>) -> std::ops::Range<usize> {
-    let (window, first, count): (u8, u8, u8) = next_three(input);
+    let (window, first, count): (u8, u8, u8) = next(input);
     let (start, length) = match window % 8 {
         0 => (0, WINDOWS[0].1),
         1 => (WINDOWS[0].1 + WINDOWS[1].1, WINDOWS[2].1),
@@ -109,10 +106,6 @@ fn pages(input: &mut Unstructured<'_>) -> std::ops::Range<usize> {
     let first = usize::from(first) % length;
     let count = usize::from(count) % (length - first) + 1;
     start + first..start + first + count
-}
-
-fn next_three(input: &mut Unstructured<'_>) -> (u8, u8, u8) {
-    input.arbitrary().unwrap_or_default()
 }
 
 fn access_of([read, write, execute]: [bool; 3]) -> Access {

@@ -27,6 +27,7 @@ use sandtide_linux::{
 use crate::{
     exchange::Quiet,
     guest_memory::{FakeMemory, READ_WRITE},
+    input::next,
 };
 
 /// The fake address space, and how much of it can be written.
@@ -426,11 +427,6 @@ impl<C: Calling> Guest<C> {
     }
 }
 
-/// An integer from the input; 0 where it has ended.
-fn next<T: for<'a> arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'_>) -> T {
-    input.arbitrary().unwrap_or_default()
-}
-
 /// A number that Linux has, mostly.
 fn number<C: Cpu>(input: &mut Unstructured<'_>) -> u64 {
     let choice: u16 = next(input);
@@ -454,7 +450,7 @@ fn argument(input: &mut Unstructured<'_>) -> u64 {
         3 => wide,
         4 | 5 => TEXTS + (wide % PATHS.len() as u64) * SLOT as u64,
         6 | 7 => DATA + wide * 16,
-        8 => DATA + wide * 16 + 0x1000,
+        8 => DATA + 0x1000 + wide * 16,
         // Where mappings and the heap are.
         9 => 0x4_0000 + wide * PAGE,
         10 => wide * PAGE,

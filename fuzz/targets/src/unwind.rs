@@ -18,6 +18,7 @@ use crate::{
         tight_limits,
     },
     exchange::quiet,
+    input::next,
     rv,
 };
 
@@ -84,7 +85,7 @@ impl Tables {
     fn spoil(&mut self, changes: &[u8]) {
         let mut input = Unstructured::new(changes);
         while !input.is_empty() {
-            let (table, kind, at, value): (u8, u8, u16, u8) = input.arbitrary().unwrap_or_default();
+            let (table, kind, at, value): (u8, u8, u16, u8) = next(&mut input);
             let table = match table % 4 {
                 0 => &mut self.symtab,
                 1 => &mut self.strtab,

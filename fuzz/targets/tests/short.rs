@@ -111,10 +111,12 @@ fn seeds(target: &Target) -> Vec<(String, Vec<u8>)> {
         made.map(|(index, input)| (format!("seed {index} of the target"), input)).collect();
     let folder = top().join("seeds").join(target.name);
     if let Ok(entries) = fs::read_dir(folder) {
-        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("a seed").path()).collect();
         paths.sort();
         seeds.extend(
-            paths.into_iter().map(|path| (path.display().to_string(), fs::read(&path).unwrap())),
+            paths
+                .into_iter()
+                .map(|path| (path.display().to_string(), fs::read(&path).expect("a seed"))),
         );
     }
     seeds
@@ -204,8 +206,8 @@ fn minimise(target: &Target, input: &[u8]) -> Vec<u8> {
 
 fn keep(target: &Target, input: &[u8]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
-    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).expect("a folder for failures");
     let path = folder.join(format!("{}-{}", target.name, std::process::id()));
-    fs::write(&path, input).unwrap();
+    fs::write(&path, input).expect("room for a failure");
     path
 }
