@@ -15,6 +15,7 @@ mod config;
 mod elf;
 mod elf_file;
 mod exchange;
+mod fake_cpu;
 mod guest_calls;
 mod guest_memory;
 mod input;
@@ -23,6 +24,7 @@ mod reset;
 mod rv;
 mod system_calls;
 mod unwind;
+mod vocabulary;
 
 /// One parser of guest bytes, and what must hold for it.
 #[derive(Debug, Clone, Copy)]

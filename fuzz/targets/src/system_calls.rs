@@ -20,58 +20,30 @@ use arbitrary::Unstructured;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 use sandtide_linux::{
-    Action, Architecture, Cpu, Delivered, GuestMemory, Host, ImageLayout, MemoryError, PAGE,
-    Process, ProcessSetup, Schedule, Segment, SignalEntry, SignalInfo,
+    Action, Cpu, Delivered, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup, Schedule,
+    Segment, SignalInfo,
 };
 
 use crate::{
     exchange::Quiet,
+    fake_cpu::{Calling, FakeCpu},
     guest_memory::{FakeMemory, READ_WRITE},
     input::next,
+    vocabulary::{DATA, DESCRIPTORS, PATHS, SLOT, TEXTS, argument, number, probes},
 };
 
 /// The fake address space, and how much of it can be written.
 const PAGES: usize = 256;
 const FRESH: usize = 64;
 
-const TEXTS: u64 = 0x1_0000;
-const DATA: u64 = 0x1_1000;
+/// The end of texts and data.
 const IMAGE_END: u64 = 0x1_8000;
-const SLOT: usize = 32;
 
 /// Calls of one run.
 const MOST_CALLS: usize = 128;
 
 /// Thread switches that one call may cause before the next.
 const MOST_TURNS: usize = 64;
-
-/// What a guest likes to name. `/data` is granted.
-const PATHS: [&str; 24] = [
-    "/",
-    "/data",
-    "/data/a.txt",
-    "/data/sub/b.txt",
-    "/data/out",
-    "/data/out/secret",
-    "/data/absolute",
-    "/data/up",
-    "/data/loop",
-    "/data/../data/a.txt",
-    "/data/sub/../../../secret",
-    "../../secret",
-    "a.txt",
-    "/tmp/x",
-    "/tmp/y",
-    "/tmp/dir",
-    "/tmp/dir/z",
-    "/tmp",
-    "/dev/null",
-    "/dev/urandom",
-    "/proc/self/exe",
-    "/proc/self/maps",
-    "/proc/self/fd/0",
-    "",
-];
 
 /// The first byte chooses the instruction set (1); then the length of the data and the data; then
 /// calls.
@@ -81,80 +53,6 @@ pub(crate) fn run(data: &[u8]) {
         Guest::<FakeCpu<false>>::run(rest);
     } else {
         Guest::<FakeCpu<true>>::run(rest);
-    }
-}
-
-/// Registers, as far as the system knows them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct FakeCpu<const X86: bool> {
-    number: u64,
-    args: [u64; 6],
-    result: Option<u64>,
-    pc: u64,
-    sp: u64,
-    thread_pointer: u64,
-    /// The call is to be made again.
-    restarts: bool,
-}
-
-/// The bytes of a signal frame.
-const FRAME: u64 = 128;
-
-impl<const X86: bool> Cpu for FakeCpu<X86> {
-    const ARCHITECTURE: Architecture =
-        if X86 { Architecture::X86_64 } else { Architecture::Riscv64 };
-
-    fn call(&self) -> (u64, [u64; 6]) {
-        (self.number, self.args)
-    }
-
-    fn set_result(&mut self, value: u64) {
-        self.result = Some(value);
-        self.restarts = false;
-    }
-
-    fn restart_call(&mut self) {
-        self.restarts = true;
-        self.pc = self.pc.wrapping_sub(4);
-    }
-
-    fn pc(&self) -> u64 {
-        self.pc
-    }
-
-    fn sp(&self) -> u64 {
-        self.sp
-    }
-
-    fn set_sp(&mut self, sp: u64) {
-        self.sp = sp;
-    }
-
-    fn set_thread_pointer(&mut self, value: u64) {
-        self.thread_pointer = value;
-    }
-
-    fn enter_signal(
-        &mut self,
-        memory: &mut dyn GuestMemory,
-        entry: &SignalEntry,
-    ) -> Result<(), MemoryError> {
-        let at = entry.alternate_stack_top.unwrap_or(self.sp).wrapping_sub(FRAME) & !15;
-        let frame = memory.view_mut(at, FRAME)?;
-        for (place, value) in [self.pc, self.sp, entry.saved_mask].into_iter().enumerate() {
-            frame[8 * place..][..8].copy_from_slice(&value.to_le_bytes());
-        }
-        (self.pc, self.sp) = (entry.handler, at);
-        Ok(())
-    }
-
-    fn leave_signal(&mut self, memory: &dyn GuestMemory) -> Result<u64, MemoryError> {
-        let frame = memory.view(self.sp, FRAME)?;
-        let word = |place: usize| {
-            u64::from_le_bytes(std::array::from_fn(|index| frame[8 * place + index]))
-        };
-        (self.pc, self.sp) = (word(0), word(1));
-        Ok(word(2))
     }
 }
 
@@ -190,7 +88,7 @@ fn make_grant() -> std::io::Result<Grant> {
 fn limits() -> Limits {
     Limits {
         memory: FRESH as u64 * PAGE,
-        descriptors: 12,
+        descriptors: DESCRIPTORS,
         threads: 4,
         scratch: 32 << 10,
         ..Limits::default()
@@ -202,28 +100,6 @@ struct Guest<C: Cpu> {
     memory: FakeMemory,
     random: StdRng,
     now: Instant,
-}
-
-/// How calls are put into registers.
-trait Calling: Cpu + PartialEq + std::fmt::Debug + Default {
-    fn begin(&mut self, number: u64, args: [u64; 6]);
-    fn restarts(&self) -> bool;
-    fn result(&self) -> Option<u64>;
-}
-
-impl<const X86: bool> Calling for FakeCpu<X86> {
-    fn begin(&mut self, number: u64, args: [u64; 6]) {
-        (self.number, self.args, self.result, self.restarts) = (number, args, None, false);
-        self.pc = self.pc.wrapping_add(4);
-    }
-
-    fn restarts(&self) -> bool {
-        self.restarts
-    }
-
-    fn result(&self) -> Option<u64> {
-        self.result
-    }
 }
 
 /// What a call came to.
@@ -425,100 +301,6 @@ impl<C: Calling> Guest<C> {
         }
         ends
     }
-}
-
-/// A number that Linux has, mostly.
-fn number<C: Cpu>(input: &mut Unstructured<'_>) -> u64 {
-    let choice: u16 = next(input);
-    match choice >> 12 {
-        15 => sandtide_abi::call::BASE + u64::from(choice % 10),
-        14 => next(input),
-        // pidfd_open and what came after it has the same numbers everywhere.
-        13 => 424 + u64::from(choice % 40),
-        _ if C::ARCHITECTURE == Architecture::X86_64 => u64::from(choice % 335),
-        _ => u64::from(choice % 292),
-    }
-}
-
-/// A pointer, a descriptor, a length, flags, or anything.
-fn argument(input: &mut Unstructured<'_>) -> u64 {
-    let (kind, value): (u8, u8) = input.arbitrary().unwrap_or_default();
-    let wide = u64::from(value);
-    match kind % 16 {
-        0 => 0,
-        1 | 2 => wide % 16,
-        3 => wide,
-        4 | 5 => TEXTS + (wide % PATHS.len() as u64) * SLOT as u64,
-        6 | 7 => DATA + wide * 16,
-        8 => DATA + 0x1000 + wide * 16,
-        // Where mappings and the heap are.
-        9 => 0x4_0000 + wide * PAGE,
-        10 => wide * PAGE,
-        11 => 1 << (wide % 64),
-        12 => (wide as i8 as i64) as u64,
-        // AT_FDCWD.
-        13 => -100i64 as u64,
-        14 => u64::from(next::<u16>(input)) << (wide % 49),
-        _ => next(input),
-    }
-}
-
-/// Calls that show the state of a process and whose answers do not depend on the time.
-fn probes<C: Cpu>() -> Vec<(u64, [u64; 6])> {
-    // openat, read, lseek, fcntl, getcwd, mmap, brk, rt_sigaction, rt_sigprocmask, sigaltstack,
-    // dup, clone, newfstatat, unlinkat, write
-    let numbers: [u64; 15] = match C::ARCHITECTURE {
-        Architecture::Riscv64 => [56, 63, 62, 25, 17, 222, 214, 134, 135, 132, 23, 220, 79, 35, 64],
-        Architecture::X86_64 => [257, 0, 8, 72, 79, 9, 12, 13, 14, 131, 32, 56, 262, 263, 1],
-    };
-    let [
-        openat,
-        read,
-        lseek,
-        fcntl,
-        getcwd,
-        mmap,
-        brk,
-        action,
-        mask,
-        stack,
-        dup,
-        clone,
-        stat,
-        unlink,
-        write,
-    ] = numbers;
-    let path = |index: u64| TEXTS + index * SLOT as u64;
-    let here = -100i64 as u64;
-    let at = DATA + 0x2000;
-    let mut calls = Vec::new();
-    for descriptor in 0..u64::from(limits().descriptors) {
-        calls.push((fcntl, [descriptor, 1, 0, 0, 0, 0]));
-        calls.push((fcntl, [descriptor, 3, 0, 0, 0, 0]));
-        calls.push((lseek, [descriptor, 0, 1, 0, 0, 0]));
-    }
-    for signal in 1..65 {
-        calls.push((action, [signal, 0, at, 8, 0, 0]));
-    }
-    for index in 0..PATHS.len() as u64 {
-        calls.push((stat, [here, path(index), at, 0, 0, 0]));
-    }
-    calls.extend([
-        (mask, [0, 0, at, 8, 0, 0]),
-        (stack, [0, at, 0, 0, 0, 0]),
-        (getcwd, [at, 256, 0, 0, 0, 0]),
-        (brk, [0; 6]),
-        (mmap, [0, 3 * PAGE, 3, 0x22, u64::MAX, 0]),
-        (openat, [here, path(2), 0, 0, 0, 0]),
-        (openat, [here, path(13), 0o102, 0o600, 0, 0]),
-        (write, [4, at, 100, 0, 0, 0]),
-        (read, [3, at, 100, 0, 0, 0]),
-        (dup, [3, 0, 0, 0, 0, 0]),
-        (unlink, [here, path(13), 0, 0, 0, 0]),
-        // CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM
-        (clone, [0x5_0f00, at, 0, 0, 0, 0]),
-    ]);
-    calls
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
