@@ -179,6 +179,12 @@ static uint64_t *map(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
+/* musl's sbrk moves nothing. */
+static char *brk_at(char *wanted)
+{
+    return (char *)syscall(SYS_brk, wanted);
+}
+
 static void need(int condition, const char *what)
 {
     if (!condition) {
@@ -207,7 +213,7 @@ static void set_up(char **arguments)
     boot.mask = umask(022);
     umask(boot.mask);
     boot.argument = arguments[0];
-    boot.brk = sbrk(0);
+    boot.brk = brk_at(NULL);
     boot.next_map = (char *)map(64 * PAGE);
     need(boot.next_map != NULL, "mmap");
     need(munmap(boot.next_map, 64 * PAGE) == 0, "munmap");
@@ -284,24 +290,24 @@ static const char *probe_malloc(uint64_t masked)
             if (holds(chunk, SIZES[i], masked))
                 return dirty("the secret lies in a fresh chunk");
         }
-    if ((char *)sbrk(0) > boot.brk && holds(boot.brk, (size_t)((char *)sbrk(0) - boot.brk), masked))
-        return dirty("the secret lies in the heap");
     return CLEAN;
 }
 
 static void plant_brk(uint64_t secret)
 {
-    char *from = sbrk(16 * PAGE);
-    if (from != (char *)-1)
+    char *from = brk_at(NULL);
+    if (brk_at(from + 16 * PAGE) == from + 16 * PAGE)
         fill(from, 16 * PAGE, secret);
 }
 
 static const char *probe_brk(uint64_t masked)
 {
     (void)masked;
-    if (sbrk(0) != boot.brk)
+    volatile uint64_t *from = (uint64_t *)(void *)boot.brk;
+    if (brk_at(NULL) != boot.brk)
         return dirty("the break has moved");
-    volatile uint64_t *from = sbrk(16 * PAGE);
+    if (brk_at(boot.brk + 16 * PAGE) != boot.brk + 16 * PAGE)
+        return dirty("the break cannot be moved");
     for (size_t i = 0; i < 16 * PAGE / 8; i++)
         if (from[i])
             return dirty("fresh heap is not zero");
@@ -310,7 +316,7 @@ static const char *probe_brk(uint64_t masked)
 
 static void plant_mmap(uint64_t secret)
 {
-    uint64_t *gone = map(64 * PAGE), *stays = map(64 * PAGE);
+    uint64_t *stays = map(64 * PAGE), *gone = map(64 * PAGE);
     fill(gone, 64 * PAGE, secret);
     fill(stays, 64 * PAGE, secret);
     munmap(gone, 64 * PAGE);
@@ -575,12 +581,21 @@ static void *comes_to_an_end(void *nothing)
     return nothing;
 }
 
+/* With a small stack, so that memory is not what limits them. */
+static int start(pthread_t *thread, void *(*work)(void *))
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 65536);
+    return pthread_create(thread, &attributes, work, NULL);
+}
+
 static void plant_threads(uint64_t secret)
 {
     (void)secret;
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, left_running, NULL))
+        if (start(&thread, left_running))
             abort();
     }
     while (thread_turns < THREADS)
@@ -594,7 +609,7 @@ static const char *probe_threads(uint64_t masked)
     if (thread_turns)
         return dirty("a thread has left its count");
     for (int i = 0; i < THREADS; i++)
-        if (pthread_create(&threads[i], NULL, comes_to_an_end, NULL))
+        if (start(&threads[i], comes_to_an_end))
             return dirty("threads take up the limit");
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
@@ -715,6 +730,7 @@ static void plant_anywhere(uint64_t secret)
     plant_environment(secret);
 }
 
+extern const char __executable_start[];
 static sigjmp_buf unreadable;
 
 static void on_bad_read(int signal)
@@ -729,7 +745,9 @@ static const char *probe_anywhere(uint64_t masked)
     struct sigaction action = {.sa_handler = on_bad_read, .sa_flags = SA_NODEFER};
     volatile size_t readable = 0;
     sigaction(SIGSEGV, &action, NULL);
-    for (volatile uintptr_t page = 0; page < 96u << 20; page += PAGE) {
+    /* Everything lies behind the image: stack, heap, mappings. */
+    uintptr_t from = (uintptr_t)__executable_start & ~(uintptr_t)(PAGE - 1);
+    for (volatile uintptr_t page = from; page < from + (40u << 20); page += PAGE) {
         if (sigsetjmp(unreadable, 0))
             continue;
         int found = holds((void *)page, PAGE, masked);

@@ -141,7 +141,7 @@ fn nothing_is_left_after_an_exit() {
 
 #[test]
 fn nothing_is_left_after_a_deadline() {
-    let limits = "wall_time = \"150 ms\"\ninstructions = 100_000_000_000";
+    let limits = "wall_time = \"300 ms\"\ninstructions = 100_000_000_000";
     nothing_is_left_after("deadline", limits, faulted(504, "deadline"));
 }
 
