@@ -2,6 +2,7 @@
  * Goes over each limit, on request:
  *
  *     /spin        computes for ever
+ *     /log-and-spin  writes a line, then computes for ever
  *     /sleep       waits for ever
  *     /memory      writes memory that was mapped
  *     /heap        writes memory from malloc
@@ -54,7 +55,7 @@ static void write_heap(void)
 {
     char text[64];
     size_t taken = 0;
-    char *chunk;
+    char *volatile chunk; /* or the compiler does without malloc */
     while ((chunk = malloc(64 << 10))) {
         memset(chunk, 1, 64 << 10);
         taken += 64 << 10;
@@ -149,6 +150,11 @@ static void handle(const struct sandtide_request *request)
     snprintf(path, sizeof(path), "%.*s", (int)target.length, target.data);
     if (strcmp(path, "/spin") == 0)
         spin_for_ever();
+    else if (strcmp(path, "/log-and-spin") == 0) {
+        puts("spinning");
+        fflush(stdout);
+        spin_for_ever();
+    }
     else if (strcmp(path, "/sleep") == 0)
         sleep_for_ever();
     else if (strcmp(path, "/memory") == 0)

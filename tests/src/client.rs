@@ -180,6 +180,22 @@ impl Client {
         body
     }
 
+    /// Reads a line of a head.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn line(&mut self) -> String {
+        message::read_line(&mut self.stream).unwrap_or_else(|error| panic!("no line: {error}"))
+    }
+
+    /// The sending side, for a thread of its own.
+    ///
+    /// # Panics
+    /// If the process has too many descriptors.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.get_ref().try_clone().expect("a socket can be cloned")
+    }
+
     /// Says that nothing more will be sent.
     pub fn finish_sending(&self) {
         // The server may be gone already.

@@ -150,7 +150,8 @@ pub fn read_exactly(stream: &mut impl BufRead, length: u64) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
+/// Reads a line, and takes its end off.
+pub fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     stream.read_until(b'\n', &mut line)?;
     let line = line.strip_suffix(b"\r\n").ok_or_else(|| {
