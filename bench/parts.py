@@ -31,7 +31,7 @@ def measure(cases, peers, options, add, server, client):
     for threads, connections, pipeline in cases:
         suffix = f"threads={threads}/connections={connections}" + ("/pipelined" if pipeline else "")
         for name, process, host in peers:
-            Wrk(process.address, host, connections, 0.5, pipeline=pipeline, cpus=client)
+            Wrk(process.address, host, connections, 1, pipeline=pipeline, cpus=client)
         for _ in range(options.rounds):
             seen = {}
             for name, process, host in peers:

@@ -418,8 +418,8 @@ static inline struct sandtide_string sandtide_body_inline(const struct sandtide_
 
 /*
  * The next piece of the body, at most `capacity` bytes, as it arrives. Returns its length, 0 at
- * the end of the body, or a negated errno (outside a sandbox: EPIPE if the client went away,
- * EPROTO if it broke HTTP).
+ * the end of the body, or a negated errno: ECONNRESET if the client broke the body off (outside a
+ * sandbox: EPIPE if it went away, EPROTO if it broke HTTP).
  */
 static inline long sandtide_read(void *buffer, size_t capacity)
 {

@@ -67,7 +67,10 @@ fn main() -> anyhow::Result<()> {
         ("sandbox_resident", sandbox.resident_bytes() as f64, "bytes"),
     ] {
         let bench = format!("inside/{name}");
-        println!("{}", serde_json::json!({ "bench": bench, "metric": metric, "value": value, "unit": unit }));
+        println!(
+            "{}",
+            serde_json::json!({ "bench": bench, "metric": metric, "value": value, "unit": unit })
+        );
     }
     Ok(())
 }
@@ -119,11 +122,13 @@ fn serve(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<()> {
         .into_parts();
     let mut exchange =
         Exchange::new(ExchangeId(1), parts, RequestBody::empty(), limits.response_body);
+    let now = Instant::now();
     let progress = sandbox.run(&mut Turn {
         cx: &mut Context::from_waker(Waker::noop()),
         exchange: &mut exchange,
+        now,
         slice: Slice(Duration::from_millis(100)),
-        deadline: Instant::now() + limits.wall_time,
+        deadline: now + limits.wall_time,
     });
     match progress {
         Progress::Ended(Outcome::Done) => {

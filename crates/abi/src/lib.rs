@@ -38,8 +38,9 @@ pub mod call {
     /// `(fields, count) -> 0`: sends trailers (an array of [`crate::field`]) and ends the
     /// exchange.
     pub const FINISH: u64 = BASE + 5;
-    /// `(buffer, capacity) -> length`: the next piece of the request body; 0 at its end. The bytes
-    /// that were inline in the request block come first.
+    /// `(buffer, capacity) -> length`: the next piece of the request body; 0 at its end;
+    /// `-ECONNRESET` if the client broke it off. The bytes that were inline in the request block
+    /// come first.
     pub const READ: u64 = BASE + 6;
     /// `(block, capacity) -> length`: the request's trailers as a [`crate::trailers`] block, once
     /// the body was read to its end. Capacity as in [`NEXT_REQUEST`].

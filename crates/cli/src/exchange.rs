@@ -24,7 +24,7 @@ pub fn serve(
     let deadline = Instant::now() + wall_time;
     loop {
         let was_full = exchange.response.is_full();
-        let turn = &mut Turn { cx: &mut cx, exchange, slice: SLICE, deadline };
+        let turn = &mut Turn { cx: &mut cx, exchange, now: Instant::now(), slice: SLICE, deadline };
         let progress = sandbox.run(turn);
         take(exchange)?;
         match progress {

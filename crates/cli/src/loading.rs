@@ -87,16 +87,25 @@ fn load_program(
 ) -> anyhow::Result<(&'static str, Answer)> {
     let image = choose::read(&program.file)?;
     let engine = choose::engine(engines, program.engine.as_deref(), &program.file, &image)?;
-    let name = program.file.display().to_string();
+    // The guest learns nothing of where the host keeps its program.
+    let own_path = format!("/{}", program.file.file_name().unwrap_or_default().to_string_lossy());
     let source = ProgramSource {
-        args: [std::slice::from_ref(&name), &program.args].concat(),
-        name,
+        args: [std::slice::from_ref(&own_path), &program.args].concat(),
+        name: program.file.display().to_string(),
         image,
         env: program.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         files: program.files.clone(),
     };
     let loaded = engine.load(&source, &tenant.limits, log.console())?;
     Ok((engine.name(), Answer::Program(loaded)))
+}
+
+/// Says which system calls of a tenant's guests the engine does not have, if there are any.
+pub fn unknown_calls(tenant: &str, program: &dyn sandtide_engine::Program) -> Option<String> {
+    let calls = program.unknown_calls();
+    let calls: Vec<_> = calls.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+    let calls = (!calls.is_empty()).then(|| calls.join(", "))?;
+    Some(format!("note: tenant `{tenant}` made system calls that guests do not have: {calls}"))
 }
 
 fn log_policy(tenant: &Tenant) -> LogPolicy {

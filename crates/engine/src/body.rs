@@ -42,6 +42,7 @@ pub struct RequestBody {
     source: Option<Box<dyn BodySource>>,
     pending: Bytes,
     trailers: Option<HeaderMap>,
+    broken: Option<BodyError>,
     known_length: Option<u64>,
 }
 
@@ -68,8 +69,12 @@ impl RequestBody {
     }
 
     /// Polls until there is data to read or the body has ended. Ready with the unread bytes that
-    /// are here; an empty slice means the end, after which [`Self::trailers`] are final.
+    /// are here; an empty slice means the end, after which [`Self::trailers`] are final. An error
+    /// stays.
     pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], BodyError>> {
+        if let Some(error) = &self.broken {
+            return Poll::Ready(Err(error.clone()));
+        }
         while self.pending.is_empty() {
             let Some(source) = &mut self.source else { break };
             match source.poll_frame(cx) {
@@ -81,6 +86,7 @@ impl RequestBody {
                 }
                 Poll::Ready(Some(Err(error))) => {
                     self.source = None;
+                    self.broken = Some(error.clone());
                     return Poll::Ready(Err(error));
                 }
                 Poll::Ready(None) => self.source = None,

@@ -37,6 +37,12 @@ pub trait Program: Send + Sync {
     /// The hash of everything the program was made from.
     fn id(&self) -> ProgramId;
 
+    /// System calls that its guests have made and that the engine does not have, with how often,
+    /// by name. The guests were told `ENOSYS`.
+    fn unknown_calls(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Makes a sandbox from the snapshot. The slow path: for pools, not for requests.
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError>;
 }
@@ -72,6 +78,8 @@ pub struct Turn<'a, 'cx> {
     pub cx: &'a mut Context<'cx>,
     /// The request and the response so far.
     pub exchange: &'a mut Exchange,
+    /// The time at which the turn begins. Whoever makes the turn has just looked at the clock.
+    pub now: Instant,
     /// How long the guest may run before it lets others run.
     pub slice: Slice,
     /// When the exchange must have ended. Past it, `run` ends with [`Fault::Deadline`].
@@ -168,6 +176,13 @@ impl LoadError {
         match self {
             Self::NotAProgram { hint, .. } => *hint,
             Self::OverLimit { .. } => Some("raise the limit in the tenant's `limits`, or ask less"),
+            // The limits of the boot are others than those of an exchange.
+            Self::Boot(Fault::Deadline { .. }) => {
+                Some("raise `limits.boot_time`, or do less before the first request")
+            }
+            Self::Boot(Fault::Instructions { .. }) => {
+                Some("raise `limits.boot_instructions`, or compute less before the first request")
+            }
             Self::Boot(fault) => fault.hint(),
             Self::Grant { .. } => Some("check the tenant's `files`"),
             Self::Engine(_) => None,

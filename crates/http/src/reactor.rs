@@ -47,6 +47,7 @@ impl Plan {
         let connections = Rc::new(Connections::default());
         let http = Rc::new(self.options.http1());
         spawn_local(drive_turnstile(reactor.clone()));
+        spawn_local(finish_abandoned(reactor.clone()));
         if self.index == 0 {
             spawn_local(tick(reactor.clone()));
         }
@@ -111,6 +112,11 @@ async fn drive_turnstile(reactor: Rc<Reactor>) -> Infallible {
         yield_now().await;
         turnstile.release();
     }
+}
+
+/// Serves exchanges to their end whose clients did not wait for it.
+async fn finish_abandoned(reactor: Rc<Reactor>) -> Infallible {
+    poll_fn(|cx| reactor.poll_abandoned(cx)).await
 }
 
 async fn tick(reactor: Rc<Reactor>) -> Infallible {

@@ -216,6 +216,7 @@ impl<C: Cpu> Process<C> {
 
     /// System calls that are not implemented and were made since the last time this was asked,
     /// with how often. Neither copied by a clone nor undone by a reset.
+    #[inline]
     pub fn take_unknown_calls(&mut self) -> Vec<(&'static str, u64)> {
         std::mem::take(&mut self.unknown).into_iter().collect()
     }

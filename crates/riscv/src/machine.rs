@@ -57,14 +57,13 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn new(instructions: u64, deadline: Instant, slice: Duration) -> Self {
-        let now = Instant::now();
+    pub(crate) fn new(instructions: u64, now: Instant, deadline: Instant, slice: Duration) -> Self {
         Self { instructions, deadline, slice, start: now, now, chunk: CHUNK }
     }
 
     /// Begins another slice.
     pub(crate) fn renew(&mut self) {
-        *self = Self::new(self.instructions, self.deadline, self.slice);
+        *self = Self::new(self.instructions, Instant::now(), self.deadline, self.slice);
     }
 
     pub(crate) fn deadline(&self) -> Instant {

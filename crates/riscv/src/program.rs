@@ -1,9 +1,10 @@
 //! A loaded program: booted, and frozen where it waits for its first request.
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     ops::Range,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -42,6 +43,19 @@ pub(crate) struct RiscvProgram {
     pub(crate) code: Arc<Code>,
     /// The arguments of the call for a request in which the snapshot was taken.
     pub(crate) waiting_call: [u64; 6],
+    unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl RiscvProgram {
+    /// Counts system calls that the Linux layer does not have. Rare: no request of a program that
+    /// works comes here.
+    #[cold]
+    pub(crate) fn count_unknown(&self, calls: Vec<(&'static str, u64)>) {
+        let mut counts = self.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, count) in calls {
+            *counts.entry(name).or_default() += count;
+        }
+    }
 }
 
 /// A program in memory, before its first instruction.
@@ -64,6 +78,7 @@ pub(crate) fn load(
         .0
         .freeze()
         .map_err(|source| EngineError::System { what: "cannot freeze the program", source })?;
+    let unknown_calls = machine.process.take_unknown_calls().into_iter().collect();
     Ok(Arc::new(RiscvProgram {
         id: identify(source, limits),
         limits: limits.clone(),
@@ -72,6 +87,7 @@ pub(crate) fn load(
         process: machine.process,
         code: machine.code,
         waiting_call,
+        unknown_calls: Mutex::new(unknown_calls),
     }))
 }
 
@@ -265,7 +281,7 @@ fn settle(
 fn bounds(instructions: u64, time: Duration) -> Bounds {
     let now = Instant::now();
     let deadline = now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(86_400));
-    Bounds::new(instructions, deadline, Duration::from_millis(10))
+    Bounds::new(instructions, now, deadline, Duration::from_millis(10))
 }
 
 /// Waits for a guest that waits for a timer. Only while loading, off the reactors.
@@ -295,6 +311,11 @@ pub(crate) struct SharedProgram(pub(crate) Arc<RiscvProgram>);
 impl Program for SharedProgram {
     fn id(&self) -> ProgramId {
         self.0.id
+    }
+
+    fn unknown_calls(&self) -> Vec<(String, u64)> {
+        let counts = self.0.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {

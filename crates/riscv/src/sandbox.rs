@@ -95,7 +95,7 @@ impl Sandbox for RiscvSandbox {
             self.machine.process.wake_host_waiters();
         }
         let limit = self.program.limits.instructions;
-        let mut bounds = Bounds::new(limit, turn.deadline, turn.slice.0);
+        let mut bounds = Bounds::new(limit, turn.now, turn.deadline, turn.slice.0);
         let mut call = self.pending.take();
         loop {
             if let Some((number, arguments)) = call.take()
@@ -147,6 +147,10 @@ impl Sandbox for RiscvSandbox {
 
 impl RiscvSandbox {
     fn begin_exchange(&mut self) {
+        let unknown = self.machine.process.take_unknown_calls();
+        if !unknown.is_empty() {
+            self.program.count_unknown(unknown);
+        }
         self.delivery = Delivery::default();
         self.waited = false;
         self.machine.clear_counts();

@@ -58,6 +58,11 @@ impl Lease {
         self.dirty.run(turn)
     }
 
+    /// Whether the tenant's state is in this sandbox.
+    pub(crate) fn keeps_state(&self) -> bool {
+        matches!(self.home, Home::Stateful(_))
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         self.dirty.usage()
     }

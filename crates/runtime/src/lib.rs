@@ -9,9 +9,11 @@
 //! ```
 //!
 //! The runtime knows programs and sandboxes as traits, and hosts not at all: a host calls
-//! [`Reactor::begin`], polls [`Serving`], and drives the [`Turnstile`].
+//! [`Reactor::begin`], polls [`Serving`], and drives the [`Turnstile`]
+//! and [`Reactor::poll_abandoned`].
 #![forbid(unsafe_code)]
 
+mod abandoned;
 mod bucket;
 mod console;
 mod counters;

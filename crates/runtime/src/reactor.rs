@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::Arc,
-    task::Context,
+    task::{Context, Poll},
     time::Instant,
 };
 
@@ -16,6 +16,7 @@ use sandtide_engine::{
 };
 
 use crate::{
+    abandoned::Abandoned,
     counters::{Counters, Totals, count},
     lease::{Ending, Lease},
     local::{Admitted, Home, Local},
@@ -34,6 +35,7 @@ use crate::{
 pub struct Reactor {
     view: RefCell<View>,
     turnstile: Rc<Turnstile>,
+    pub(crate) abandoned: Abandoned,
     pub(crate) timers: Box<dyn Timers>,
     pub(crate) counters: Counters,
     pub(crate) slice: Slice,
@@ -65,6 +67,7 @@ impl Reactor {
         Self {
             view: RefCell::new(view),
             turnstile: Rc::default(),
+            abandoned: Abandoned::default(),
             timers,
             counters: Counters::default(),
             slice,
@@ -141,7 +144,8 @@ impl Reactor {
             return Begun::Serving(Box::new(serving));
         }
         let deadline = started + local.tenant.limits.wall_time;
-        let mut turn = Turn { cx, exchange: &mut exchange, slice: self.slice, deadline };
+        let mut turn =
+            Turn { cx, exchange: &mut exchange, now: started, slice: self.slice, deadline };
         match lease.run(&mut turn) {
             Progress::Ended(outcome) => {
                 let whole = match self.conclude(&local, &exchange, lease, outcome, started) {
@@ -232,6 +236,12 @@ impl Reactor {
     /// The line of the exchanges that compute for long. The host drives it.
     pub fn turnstile(&self) -> &Rc<Turnstile> {
         &self.turnstile
+    }
+
+    /// Lets exchanges go on whose client has gone and whose tenant keeps state. Never ready: the
+    /// host polls it in a task of its own.
+    pub fn poll_abandoned<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
+        self.abandoned.poll(cx)
     }
 
     /// What was counted so far.

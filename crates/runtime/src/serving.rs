@@ -18,7 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandtide_engine::{Exchange, ExchangeId, Fault, Frame, Outcome, Progress, Slice, Turn};
+use sandtide_engine::{
+    Exchange, ExchangeId, Fault, Frame, Outcome, Progress, RequestBody, Slice, Turn,
+};
 
 use crate::{
     counters::count,
@@ -46,6 +48,8 @@ pub struct Serving {
     /// How much of its slice it has used since it was last let through.
     spent: Duration,
     timer: Option<(Instant, Sleep)>,
+    /// It goes on without its client.
+    is_abandoned: bool,
 }
 
 enum Stage {
@@ -82,7 +86,17 @@ impl Serving {
     ) -> Self {
         let deadline = started + local.tenant.limits.wall_time;
         let spent = Duration::ZERO;
-        Self { reactor, local, exchange, stage, started, deadline, spent, timer: None }
+        Self {
+            reactor,
+            local,
+            exchange,
+            stage,
+            started,
+            deadline,
+            spent,
+            timer: None,
+            is_abandoned: false,
+        }
     }
 
     pub(crate) fn waiting(
@@ -180,6 +194,41 @@ impl Serving {
         }
     }
 
+    /// Runs to the end. What the guest answers goes nowhere.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(Ok(_)) = ready!(self.poll_frame(cx)) {}
+        Poll::Ready(())
+    }
+
+    /// Leaves an exchange that has to come to its end to the reactor. `Err` gives back the stage
+    /// of one that has not.
+    fn abandon(&mut self, stage: Stage) -> Result<(), Stage> {
+        let stage = match stage {
+            Stage::Running(lease, until) if lease.keeps_state() => Stage::Running(lease, until),
+            Stage::Sliced(lease) | Stage::InLine(lease, _) if lease.keeps_state() => {
+                Stage::Sliced(lease)
+            }
+            stage => return Err(stage),
+        };
+        if self.is_abandoned {
+            return Err(stage);
+        }
+        let (nothing, ()) = http::Request::new(()).into_parts();
+        let nothing = Exchange::new(self.exchange.id, nothing, RequestBody::empty(), 0);
+        self.reactor.abandoned.add(Self {
+            reactor: self.reactor.clone(),
+            local: self.local.clone(),
+            exchange: mem::replace(&mut self.exchange, nothing),
+            stage,
+            started: self.started,
+            deadline: self.deadline,
+            spent: self.spent,
+            timer: None,
+            is_abandoned: true,
+        });
+        Ok(())
+    }
+
     /// One step: waits if there is nothing to do, else runs the guest. `ran` says whether the
     /// guest ran before in the same poll: then it waits for what it asked for, and not again for
     /// the wake-up or the room that this poll stands for.
@@ -262,7 +311,8 @@ impl Serving {
         let full = self.reactor.slice.0;
         let slice = Slice(full.saturating_sub(self.spent).max(SHORTEST_SLICE.min(full)));
         let deadline = self.deadline;
-        let progress = lease.run(&mut Turn { cx, exchange: &mut self.exchange, slice, deadline });
+        let exchange = &mut self.exchange;
+        let progress = lease.run(&mut Turn { cx, exchange, now: before, slice, deadline });
         self.spent += before.elapsed();
         self.stage = match progress {
             Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome)),
@@ -286,11 +336,13 @@ impl Serving {
 impl Drop for Serving {
     /// The client is gone, or did not take its response in time.
     fn drop(&mut self) {
-        let lease = match mem::replace(&mut self.stage, UNFINISHED) {
-            Stage::Running(lease, _) | Stage::Sliced(lease) | Stage::InLine(lease, _) => lease,
-            Stage::Queued(..) | Stage::Over(_) => return,
-        };
         let late = Instant::now() >= self.deadline;
+        let stage = mem::replace(&mut self.stage, UNFINISHED);
+        let stage = if late { Err(stage) } else { self.abandon(stage) };
+        let Err(Stage::Running(lease, _) | Stage::Sliced(lease) | Stage::InLine(lease, _)) = stage
+        else {
+            return;
+        };
         let outcome = if late { self.out_of_time() } else { Outcome::ClientGone };
         // Nobody is left to answer.
         let _ = self.conclude(lease, outcome);

@@ -618,3 +618,36 @@ fn state_is_lost_by_faults_and_only_by_them() {
     assert_eq!(count(), "1");
     assert_eq!(bench.fake.stats.spawned.load(SeqCst), 2);
 }
+
+#[test]
+fn a_client_that_leaves_costs_a_tenant_nothing_of_its_state() {
+    let count = |before: Vec<Act>| {
+        [before, vec![Act::Begin(200, vec![]), Act::WriteCount, Act::Finish(vec![])]].concat()
+    };
+    let gate = Arc::<Gate>::default();
+    let scripts = [
+        ("/count", count(vec![])),
+        ("/slices", count(vec![Act::Slice])),
+        ("/waits", count(vec![Act::Wait(gate.clone())])),
+    ];
+    let bench = bench(scripts, |tenant| tenant.ephemeral = false);
+    let go_on = || {
+        assert!(bench.reactor.poll_abandoned::<()>(&mut noop()).is_pending());
+        bench.reactor.turnstile().release();
+        assert!(bench.reactor.poll_abandoned::<()>(&mut noop()).is_pending());
+    };
+    assert_eq!(text(&bench.whole("/count")), "1");
+    for path in ["/slices", "/waits"] {
+        drop(bench.serving(path));
+    }
+    // The first is at work without its client, and the second left the line.
+    go_on();
+    assert_eq!(text(&bench.whole("/count")), "3");
+    drop(bench.serving("/waits"));
+    go_on();
+    assert!(matches!(bench.begin("/count"), Begun::Serving(_)), "the sandbox is in use");
+    gate.open();
+    go_on();
+    assert_eq!(text(&bench.whole("/count")), "5");
+    assert_eq!(bench.fake.stats.resets.load(SeqCst), 0);
+}

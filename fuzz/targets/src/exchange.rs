@@ -77,6 +77,7 @@ pub(crate) fn serve(
         let mut turn = Turn {
             cx: &mut Context::from_waker(Waker::noop()),
             exchange,
+            now: Instant::now(),
             slice: Slice(Duration::from_millis(1)),
             deadline,
         };

@@ -3,6 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use sandtide_config::Serves;
+use sandtide_runtime::Answer;
 
 use crate::{
     engines,
@@ -31,6 +32,13 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     std::io::stdout().write_all(table(&rows).as_bytes())?;
     let failures: Vec<_> =
         loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
+    for Loaded { tenant, answer, .. } in &loaded {
+        if let Ok(Answer::Program(program)) = answer
+            && let Some(note) = loading::unknown_calls(&tenant.name, &**program)
+        {
+            eprintln!("{note}");
+        }
+    }
     report::print_errors(&failures);
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -9,9 +9,9 @@ use std::{
 };
 
 use sandtide_config::{Config, Serves, Tenant, parse_listen};
-use sandtide_engine::Engine;
+use sandtide_engine::{Engine, Program};
 use sandtide_http::{Options, Server};
-use sandtide_runtime::{self as runtime, Runtime, Table};
+use sandtide_runtime::{self as runtime, Answer, Runtime, Table};
 
 use crate::{
     choose, engines,
@@ -67,6 +67,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let options = host_options(&server, args.threads);
     let host = Server::bind(&server.listen, options)?;
     loaded.iter().for_each(|loaded| eprintln!("{}", describe(loaded, host.addresses())));
+    let programs: Vec<_> = loaded.iter().filter_map(program).collect();
     let served = loaded.into_iter().map(|loaded| loaded.into_runtime().map(Arc::new));
     let table = Table::build(served.collect::<anyhow::Result<Vec<_>>>()?)?;
     let runtime = Runtime::new(table, runtime_options(&server));
@@ -74,7 +75,18 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let addresses = host.addresses().iter().map(|address| format!("http://{address}"));
     eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
     host.run(runtime, stop)?;
+    programs
+        .iter()
+        .filter_map(|(tenant, program)| loading::unknown_calls(tenant, &**program))
+        .for_each(|note| eprintln!("{note}"));
     Ok(ExitCode::SUCCESS)
+}
+
+fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
+    match &loaded.answer {
+        Ok(Answer::Program(program)) => Some((loaded.tenant.name.clone(), program.clone())),
+        _ => None,
+    }
 }
 
 fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>) -> Options {

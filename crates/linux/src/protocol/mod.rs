@@ -48,6 +48,7 @@ pub struct GuestCallContext<'a, 'cx, M: ?Sized> {
 
 const ENOSYS: u64 = 38;
 const EFAULT: u64 = 14;
+const ECONNRESET: u64 = 104;
 
 /// A result that says what went wrong, as Linux does.
 fn errno(number: u64) -> GuestCall {
@@ -141,7 +142,8 @@ fn read<M: GuestMemory + ?Sized>(
 
 fn body_ended(error: BodyError) -> GuestCall {
     match error {
-        BodyError::Aborted => GuestCall::Ended(Outcome::ClientGone),
+        // The guest may still have something to put in order.
+        BodyError::Aborted => errno(ECONNRESET),
         error => Fault::RequestBody(error).into(),
     }
 }
