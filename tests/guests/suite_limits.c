@@ -126,7 +126,7 @@ static void write_files(void)
     char text[64];
     size_t written = 0;
     int file = open("/tmp/much", O_WRONLY | O_CREAT, 0600);
-    for (ssize_t length; (length = write(file, much, 4096)) > 0;)
+    for (ssize_t length; file >= 0 && (length = write(file, much, 4096)) > 0;)
         written += (size_t)length;
     int no_space = errno == ENOSPC;
     snprintf(text, sizeof(text), "%zu bytes, then %d", written, no_space);

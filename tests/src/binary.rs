@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsStr,
     io::Write as _,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -45,6 +46,8 @@ pub fn sandtide() -> &'static Path {
 pub struct Run {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// Its standard output.
     pub stdout: String,
     /// Its standard error.
@@ -77,6 +80,7 @@ impl Run {
         writer.join().expect("the writer does not panic");
         Self {
             code: output.status.code(),
+            signal: output.status.signal(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }

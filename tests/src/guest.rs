@@ -27,43 +27,39 @@ pub fn guest(name: &str) -> Option<PathBuf> {
 /// # Panics
 /// If it does not compile; and with `SANDTIDE_REQUIRE_TOOLCHAIN` set, if there is no compiler.
 pub fn built(source: &Path) -> Option<PathBuf> {
-    if !has_toolchain() {
-        return None;
-    }
+    has_toolchain().then(|| built_by("auto", source))
+}
+
+/// As [`built`], with this compiler (`--compiler`), which must be here: see [`compilers`].
+///
+/// # Panics
+/// If it does not compile.
+pub fn built_by(compiler: &str, source: &Path) -> PathBuf {
     let name = source.file_stem().and_then(|name| name.to_str()).expect("sources have a name");
     let directory = target().join("guests");
     fs::create_dir_all(&directory).expect("the target directory is ours");
-    let program = directory.join(format!("{name}-{}.elf", fingerprint(source)));
+    let program = directory.join(format!("{name}-{compiler}-{}.elf", fingerprint(source)));
     // Tests run in parallel, in one process and in many.
     let lock = File::create(program.with_extension("lock")).expect("the target directory is ours");
     lock.lock().expect("files can be locked");
     if !program.is_file() {
         let unfinished = program.with_extension("unfinished");
         let mut command = Command::new(sandtide());
-        command.arg("build").arg(source).arg("-o").arg(&unfinished).current_dir(top());
+        command.args(["build", "--compiler", compiler]).arg(source).arg("-o").arg(&unfinished);
+        command.current_dir(top());
         let run = Run::of(&mut command, b"");
         assert_eq!(run.code, Some(0), "{command:?}\n{}{}", run.stdout, run.stderr);
         fs::rename(&unfinished, &program).expect("the build left a program");
     }
-    Some(program)
+    program
 }
 
-/// Whether guests can be compiled here. Says so once if not.
+/// Whether guests can be compiled here. Says so if not.
 ///
 /// # Panics
 /// If not, and `SANDTIDE_REQUIRE_TOOLCHAIN` is set.
 pub fn has_toolchain() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    let found = *FOUND.get_or_init(|| {
-        let venv = top().join("build/venv/bin/python");
-        let zig = |python: &Path| {
-            let mut command = Command::new(python);
-            command.args(["-m", "ziglang", "version"]);
-            command.output().is_ok_and(|output| output.status.success())
-        };
-        let gcc = || Command::new("riscv64-linux-gnu-gcc").arg("--version").output().is_ok();
-        zig(&venv) || zig(Path::new("python3")) || gcc()
-    });
+    let found = !compilers().is_empty();
     assert!(
         found || env::var_os("SANDTIDE_REQUIRE_TOOLCHAIN").is_none(),
         "no compiler for guests\nhint: run `make setup`"
@@ -72,6 +68,21 @@ pub fn has_toolchain() -> bool {
         eprintln!("SKIPPED: no compiler for guests; run `make setup` for one");
     }
     found
+}
+
+/// The compilers for guests that this machine has, as `sandtide build` names them.
+pub fn compilers() -> &'static [&'static str] {
+    static FOUND: OnceLock<Vec<&str>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let works = |program: &Path, args: &[&str]| {
+            Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+        };
+        let zig = |python: &Path| works(python, &["-m", "ziglang", "version"]);
+        let has_zig = zig(&top().join("build/venv/bin/python")) || zig(Path::new("python3"));
+        let has_gnu = works(Path::new("riscv64-linux-gnu-g++"), &["--version"]);
+        let all = [("zig", has_zig), ("gnu", has_gnu)];
+        all.into_iter().filter_map(|(name, is_here)| is_here.then_some(name)).collect()
+    })
 }
 
 /// `qemu-riscv64`, if it is here; a loud note if not.
