@@ -113,3 +113,33 @@ impl RequestBody {
         self.trailers.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    struct Broken(Option<Bytes>);
+
+    impl BodySource for Broken {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+            Poll::Ready(Some(match self.0.take() {
+                Some(data) => Ok(Frame::Data(data)),
+                None => Err(BodyError::Aborted),
+            }))
+        }
+    }
+
+    #[test]
+    fn a_body_that_broke_off_stays_broken() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let source = Broken(Some(Bytes::from_static(b"part")));
+        let mut body = RequestBody::streaming(Box::new(source), None);
+        assert_eq!(body.poll_data(&mut cx), Poll::Ready(Ok(&b"part"[..])));
+        body.consume(4);
+        for _ in 0..2 {
+            assert_eq!(body.poll_data(&mut cx), Poll::Ready(Err(BodyError::Aborted)));
+        }
+    }
+}
