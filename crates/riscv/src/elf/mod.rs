@@ -210,8 +210,11 @@ fn headers_address(
         .unwrap_or(0)
 }
 
+/// Where there is no better advice: no linker writes such a file.
+const DAMAGED: &str = "the file is damaged or cut off: build it again";
+
 fn refuse(what: impl Into<String>, hint: Option<&'static str>) -> LoadError {
-    LoadError::NotAProgram { what: what.into(), hint }
+    LoadError::NotAProgram { what: what.into(), hint: hint.or(Some(DAMAGED)) }
 }
 
 #[cfg(test)]
