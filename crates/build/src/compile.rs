@@ -20,8 +20,10 @@ use crate::{
 };
 
 /// For every program: one file that needs nothing of its surroundings, and a frame-pointer chain
-/// for backtraces.
-const FLAGS: [&str; 5] = ["-O2", "-static", "-g0", "-fno-omit-frame-pointer", "-pthread"];
+/// for backtraces. The size of the stack is what musl gives each thread; zig asks for 16 MiB, of
+/// which the memory limit would leave room for a few only.
+const FLAGS: [&str; 6] =
+    ["-O2", "-static", "-g0", "-fno-omit-frame-pointer", "-pthread", "-Wl,-z,stack-size=1048576"];
 
 /// Part of every key: raise it when the same compiler's output is treated differently.
 const RECIPE: &[u8] = b"2";
@@ -97,7 +99,8 @@ impl Job<'_> {
         } else {
             command.arg(&self.source.path);
         }
-        command.arg("-o").arg(program.path());
+        // glibc has the mathematics of C in a library of its own.
+        command.arg("-lm").arg("-o").arg(program.path());
         let marker = self.slow_first_time(cache);
         progress(&format!("compiling {} with {}", self.source.path.display(), self.compiler));
         if marker.as_ref().is_some_and(|marker| !marker.exists()) {
