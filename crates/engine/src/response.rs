@@ -137,7 +137,7 @@ impl Response {
 
     /// The body bytes that are here, if any.
     pub fn take_data(&mut self) -> Option<Bytes> {
-        (!self.pending.is_empty()).then(|| self.pending.split().freeze())
+        (!self.pending.is_empty()).then(|| std::mem::take(&mut self.pending).freeze())
     }
 
     /// The trailers, once, after the end and after the data.

@@ -8,15 +8,18 @@
 //! Paths are compared as they were sent, without decoding: a tenant sees every path that was
 //! routed to it and can tell `%2F` from `/`.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::hash_map::Entry;
+
+// Requests only look names up; it is the operator who puts them in.
+use rustc_hash::FxHashMap;
 
 use crate::route::{Authority, MAX_HOST, Route};
 
 /// Maps requests to the indices of tenants. Immutable.
 #[derive(Debug, Default)]
 pub struct Router {
-    exact: HashMap<Box<str>, Paths>,
-    wildcard: HashMap<Box<str>, Paths>,
+    exact: FxHashMap<Box<str>, Paths>,
+    wildcard: FxHashMap<Box<str>, Paths>,
     default: Option<Paths>,
 }
 
@@ -122,7 +125,7 @@ fn unusual_host_of<'a>(authority: &'a str, buffer: &'a mut [u8; MAX_HOST]) -> Op
 #[derive(Debug, Default)]
 struct Paths {
     root: Option<usize>,
-    below: HashMap<Box<str>, usize>,
+    below: FxHashMap<Box<str>, usize>,
     longest: usize,
 }
 
