@@ -88,7 +88,8 @@ static void read_body(void)
     while ((length = sandtide_read(much, sizeof(much))) > 0)
         total += (size_t)length;
     snprintf(text, sizeof(text), "%zu", total);
-    sandtide_respond_text(200, text);
+    /* A body that broke off is no body. */
+    sandtide_respond_text(length < 0 ? 400 : 200, text);
 }
 
 static void open_files(void)
