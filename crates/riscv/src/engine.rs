@@ -4,7 +4,7 @@ use std::{io::Read, sync::Arc};
 
 use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Program, ProgramSource};
 
-use crate::{elf, program};
+use crate::{boot, elf, program};
 
 /// Runs RV64GC programs: static or static-PIE Linux ELF.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,6 +43,6 @@ impl Engine for RiscvEngine {
         stdin: Box<dyn Read + Send>,
         console: Arc<dyn Console>,
     ) -> Result<Result<u8, Fault>, LoadError> {
-        program::execute(source, limits, stdin, &*console)
+        boot::execute(source, limits, stdin, &*console)
     }
 }

@@ -10,11 +10,13 @@
 //! sandbox has a [`machine`] of its own: registers and kernel state, and the pages it has written.
 #![deny(missing_docs)]
 
+mod boot;
 mod elf;
 mod engine;
 mod isa;
 mod machine;
 mod memory;
+mod place;
 mod program;
 mod registers;
 mod sandbox;

@@ -1,0 +1,131 @@
+//! Running a program without requests: up to its first wait for one, or to its end.
+
+use std::{
+    io::Read,
+    time::{Duration, Instant},
+};
+
+use sandtide_abi::call;
+use sandtide_engine::{Console, Fault, Limits, LoadError, ProgramSource};
+use sandtide_linux::Cpu as _;
+
+use crate::{
+    machine::{Bounds, End, Machine, Stop},
+    place::{Loaded, place},
+    symbols::Symbols,
+};
+
+/// Instructions that other threads get, when the first request is waited for, to come to rest.
+const SETTLE: u64 = 100_000_000;
+
+/// Runs a program until it waits for its first request, and returns the arguments of that call.
+pub(crate) fn boot(
+    machine: &mut Machine,
+    symbols: &Symbols,
+    limits: &Limits,
+    console: &dyn Console,
+) -> Result<[u64; 6], LoadError> {
+    let mut bounds = bounds(limits.boot_instructions, limits.boot_time);
+    // The limits in a fault's message are those of the boot.
+    let named = Limits {
+        wall_time: limits.boot_time,
+        instructions: limits.boot_instructions,
+        ..limits.clone()
+    };
+    let fault = loop {
+        match machine.run(&mut bounds, console, None) {
+            Stop::GuestCall { number: call::VERSION, .. } => {
+                machine.process.cpu().set_result(sandtide_abi::VERSION);
+            }
+            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
+                return settle(machine, arguments, &mut bounds, console)
+                    .map_err(|end| LoadError::Boot(machine.fault(end, &named, symbols)));
+            }
+            Stop::GuestCall { number, .. } => break without_request(number),
+            Stop::Sliced => bounds.renew(),
+            Stop::Idle { until } => wait(until, &mut bounds),
+            Stop::Exit(code) => break Fault::Exit { code },
+            Stop::Over(end) => break machine.fault(end, &named, symbols),
+        }
+    };
+    console.flush();
+    Err(LoadError::Boot(fault))
+}
+
+/// Lets the other threads of a program run until all of them wait, so that no work of theirs is
+/// done again for every request.
+fn settle(
+    machine: &mut Machine,
+    arguments: [u64; 6],
+    bounds: &mut Bounds,
+    console: &dyn Console,
+) -> Result<[u64; 6], End> {
+    if machine.process.threads() == 1 {
+        return Ok(arguments);
+    }
+    machine.process.wait_for_host();
+    let enough = machine.instructions.saturating_add(SETTLE);
+    while machine.instructions < enough {
+        match machine.run(bounds, console, None) {
+            Stop::Idle { .. } => break,
+            Stop::Sliced => bounds.renew(),
+            // Another thread makes a guest call of its own: it finds a request soon enough.
+            Stop::GuestCall { .. } => machine.process.wait_for_host(),
+            Stop::Exit(_) => return Err(End::Stalled),
+            Stop::Over(end) => return Err(end),
+        }
+    }
+    machine.process.wake_host_waiters();
+    loop {
+        match machine.run(bounds, console, None) {
+            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => return Ok(arguments),
+            Stop::GuestCall { .. } => machine.process.wait_for_host(),
+            Stop::Sliced => bounds.renew(),
+            Stop::Idle { .. } | Stop::Exit(_) => return Err(End::Stalled),
+            Stop::Over(end) => return Err(end),
+        }
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) fn execute(
+    source: &ProgramSource,
+    limits: &Limits,
+    mut stdin: Box<dyn Read + Send>,
+    console: &dyn Console,
+) -> Result<Result<u8, Fault>, LoadError> {
+    let Loaded { mut machine, symbols } = place(source, limits)?;
+    let mut bounds = bounds(limits.instructions, limits.wall_time);
+    let end = loop {
+        match machine.run(&mut bounds, console, Some(&mut *stdin)) {
+            Stop::GuestCall { number: call::VERSION, .. } => {
+                machine.process.cpu().set_result(sandtide_abi::VERSION);
+            }
+            Stop::GuestCall { number, .. } => break Err(without_request(number)),
+            Stop::Sliced => bounds.renew(),
+            Stop::Idle { until } => wait(until, &mut bounds),
+            Stop::Exit(code) => break Ok(code),
+            Stop::Over(end) => break Err(machine.fault(end, limits, &symbols)),
+        }
+    };
+    console.flush();
+    Ok(end)
+}
+
+fn bounds(instructions: u64, time: Duration) -> Bounds {
+    let now = Instant::now();
+    let deadline = now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(86_400));
+    Bounds::new(instructions, now, deadline, Duration::from_millis(10))
+}
+
+/// Waits for a guest that waits for a timer. Only while loading, off the reactors.
+fn wait(until: Option<Instant>, bounds: &mut Bounds) {
+    let until = until.map_or(bounds.deadline(), |until| until.min(bounds.deadline()));
+    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    bounds.renew();
+}
+
+fn without_request(number: u64) -> Fault {
+    let name = call::name(number).unwrap_or("?");
+    Fault::Protocol(format!("guest call `{name}`: there is no request here"))
+}

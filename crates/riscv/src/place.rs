@@ -1,0 +1,154 @@
+//! Putting a program into fresh memory.
+
+use std::{ops::Range, sync::Arc};
+
+use rand::{SeedableRng, rngs::StdRng};
+use sandtide_engine::{EngineError, Limits, LoadError, ProgramSource};
+use sandtide_linux::{DEFAULT_STACK, ImageLayout, Process, ProcessSetup, StartError};
+use sandtide_memory::{Denied, Space};
+
+use crate::{
+    elf::{self, Image, Segment},
+    isa::{Code, Cpu},
+    machine::Machine,
+    memory::{Memory, access},
+    symbols::Symbols,
+};
+
+/// `AT_HWCAP`: a bit for each of I, M, A, F, D, C.
+const HARDWARE: u64 = 1 << 8 | 1 << 12 | 1 | 1 << 5 | 1 << 3 | 1 << 2;
+
+/// A program in memory, before its first instruction.
+pub(crate) struct Loaded {
+    pub(crate) machine: Machine,
+    pub(crate) symbols: Symbols,
+}
+
+/// Puts a program into fresh memory and makes its process.
+pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
+    let image = elf::parse(&source.image)?;
+    let mut memory = Memory(
+        Space::new(limits.memory)
+            .map_err(|source| EngineError::System { what: "cannot reserve memory", source })?,
+    );
+    for segment in &image.segments {
+        let (start, end) = segment.pages();
+        memory.0.protect(start, end - start, access(segment.protection));
+        memory.0.initialise(segment.address as u32, segment.bytes).map_err(|denied| {
+            debug_assert_eq!(denied, Denied::Limit);
+            LoadError::OverLimit {
+                resource: "memory",
+                needed: format!("{} bytes for its file alone", source.image.len()),
+                limit: format!("{} bytes", limits.memory),
+            }
+        })?;
+    }
+    let code = Code::new(lasting_code(&image)).map_err(|_| LoadError::OverLimit {
+        resource: "memory",
+        needed: "too much for its decoded code".to_owned(),
+        limit: format!("{} bytes", limits.memory),
+    })?;
+    let mut random = StdRng::from_os_rng();
+    let setup = ProcessSetup {
+        program: source.args.first().map_or("/program", String::as_str),
+        args: &source.args,
+        env: &source.env,
+        files: &source.files,
+        limits,
+        stack: DEFAULT_STACK,
+        hwcap: HARDWARE,
+    };
+    let cpu = Cpu::new(image.entry);
+    let process = Process::start(&layout(&image), &setup, cpu, &mut memory, &mut random)
+        .map_err(|error| start_error(error, limits))?;
+    let symbols = Symbols::read(&source.image, image.base);
+    Ok(Loaded { machine: Machine::new(memory, process, Arc::new(code), random), symbols })
+}
+
+/// Where instructions can be decoded once and for all sandboxes: where the file has code that stays
+/// as it is. All other code is decoded afresh each time it runs:
+///
+/// * what can be written, and what shares a page with that;
+/// * the zeros that the file does not have: a small file can ask for gigabytes of them, and the
+///   guest could fill even more of the host's memory with what they decode to;
+/// * the last halfword, since the rest of its instruction may lie in memory that can be written.
+fn lasting_code(image: &Image<'_>) -> impl Iterator<Item = Range<u64>> {
+    let is_writable = |(start, end)| {
+        let overlaps = |other: &Segment<'_>| other.pages().0 < end && start < other.pages().1;
+        image.segments.iter().any(|other| other.protection.write && overlaps(other))
+    };
+    image
+        .segments
+        .iter()
+        .filter(|part| part.protection.execute)
+        .filter(move |part| !is_writable(part.pages()))
+        .map(|part| part.address..part.address + (part.bytes.len() as u64).saturating_sub(2))
+}
+
+fn layout(image: &Image<'_>) -> ImageLayout {
+    let segments: Vec<_> = image
+        .segments
+        .iter()
+        .map(|segment| {
+            let (start, end) = segment.pages();
+            sandtide_linux::Segment { start, end, protection: segment.protection }
+        })
+        .collect();
+    ImageLayout {
+        entry: image.entry,
+        phdr: image.headers,
+        phent: u64::from(image.header_size),
+        phnum: u64::from(image.header_count),
+        brk_start: segments.iter().map(|segment| segment.end).max().unwrap_or(0),
+        segments,
+        interpreter_base: 0,
+    }
+}
+
+fn start_error(error: StartError, limits: &Limits) -> LoadError {
+    match error {
+        StartError::Grant { path, source } => LoadError::Grant { path, source },
+        StartError::MemoryLimit => LoadError::OverLimit {
+            resource: "memory",
+            needed: "more than that for the program and its stack".to_owned(),
+            limit: format!("{} bytes", limits.memory),
+        },
+        error => LoadError::NotAProgram { what: error.to_string(), hint: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandtide_linux::Protection;
+
+    use super::*;
+
+    #[test]
+    fn only_code_that_stays_as_it_is_is_shared() {
+        let segment = |address, bytes, length, write| Segment {
+            address,
+            length,
+            bytes,
+            protection: Protection { read: true, write, execute: true },
+        };
+        let image = Image {
+            segments: vec![
+                segment(0x1_0000, &[0; 16][..], 16, false),
+                segment(0x2_0000, &[], 0xb000_0000, false),
+                segment(0xc000_0000, &[0; 16], 16, true),
+                segment(0xc000_0800, &[0; 16], 16, false),
+                segment(0xc000_1000, &[0; 1], 1, false),
+            ],
+            entry: 0x1_0000,
+            base: 0,
+            headers: 0,
+            header_count: 0,
+            header_size: 0,
+        };
+        let shared: Vec<_> = lasting_code(&image)
+            .filter(|range| !range.is_empty())
+            .map(|range| (range.start, range.end))
+            .collect();
+        assert_eq!(shared, [(0x1_0000, 0x1_000e)]);
+    }
+}
