@@ -19,6 +19,7 @@
 #include <stdio_ext.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -171,6 +172,7 @@ static struct {
     uint64_t *writable, *readonly;
     char *hole;
     char *argument;
+    char name[16];
 } boot;
 
 static uint64_t *map(size_t size)
@@ -213,6 +215,7 @@ static void set_up(char **arguments)
     boot.mask = umask(022);
     umask(boot.mask);
     boot.argument = arguments[0];
+    need(prctl(PR_GET_NAME, boot.name) == 0, "prctl");
     boot.brk = brk_at(NULL);
     boot.next_map = (char *)map(64 * PAGE);
     need(boot.next_map != NULL, "mmap");
@@ -680,6 +683,22 @@ static const char *probe_directory(uint64_t masked)
     return umask(0) == boot.mask ? CLEAN : dirty("the umask has changed");
 }
 
+static void plant_process(uint64_t secret)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%08x", (unsigned)secret);
+    prctl(PR_SET_NAME, name);
+}
+
+static const char *probe_process(uint64_t masked)
+{
+    char name[16];
+    (void)masked;
+    if (prctl(PR_GET_NAME, name) || strcmp(name, boot.name))
+        return dirty("the name of the thread has changed");
+    return CLEAN;
+}
+
 static void plant_environment(uint64_t secret)
 {
     char text[32];
@@ -851,6 +870,7 @@ static const struct {
     {"threads", plant_threads, probe_threads},
     {"signals", plant_signals, probe_signals},
     {"directory", plant_directory, probe_directory},
+    {"process", plant_process, probe_process},
     {"environment", plant_environment, probe_environment},
     {"stdio", plant_stdio, probe_stdio},
     {"anywhere", plant_anywhere, probe_anywhere},

@@ -13,7 +13,7 @@ use std::{fmt::Write as _, fs};
 
 use sandtide_tests::{Request, Response, Server, guest};
 
-const PLACES: [&str; 21] = [
+const PLACES: [&str; 22] = [
     "data",
     "bss",
     "malloc",
@@ -32,6 +32,7 @@ const PLACES: [&str; 21] = [
     "threads",
     "signals",
     "directory",
+    "process",
     "environment",
     "stdio",
     "anywhere",
