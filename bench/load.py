@@ -10,8 +10,10 @@ import sys
 import tempfile
 import threading
 
-TICK = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+
+def binary(root, name):
+    """A program of ours, as `cargo build --release` leaves it."""
+    return root / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / name
 
 
 def check_tools(root):
@@ -19,8 +21,8 @@ def check_tools(root):
     if not shutil.which("wrk"):
         sys.exit("error: wrk is not installed\n\nhint: apt-get install wrk")
     for name in ("sandtide", "bare-hyper", "inside"):
-        if not (root / "target/release" / name).exists():
-            sys.exit(f"error: target/release/{name} is not built\n\nhint: run `make bench`")
+        if not binary(root, name).exists():
+            sys.exit(f"error: {binary(root, name)} is not built\n\nhint: run `make bench`")
     if not (root / "build/examples/hello.elf").exists():
         sys.exit("error: build/examples/hello.elf is not built\n\nhint: run `make bench`")
 

@@ -1,11 +1,12 @@
 """The parts of the benchmark. Each measures its peers in turn and adds figures."""
 
+import http.client
 import json
 import os
 import subprocess
 import time
 
-from load import Server, Wrk, available_bytes, configuration
+from load import Server, Wrk, available_bytes, binary, configuration
 
 SLICE_MS = 1
 
@@ -53,14 +54,13 @@ def measure(cases, peers, options, add, server, client):
 def inside(root, options, add):
     """One exchange and its reset, from inside."""
     for _ in range(options.rounds):
-        command = [root / "target/release/inside", root / "build/examples/hello.elf"]
+        command = [binary(root, "inside"), root / "build/examples/hello.elf"]
         for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
             add(**json.loads(line))
 
 
-def idle(root, options, add):
+def idle(root, _options, add):
     """Memory of 1,000 tenants, each with a program of its own, loaded and having answered once."""
-    del options
     count = 1000
     text = "".join(
         f'[tenants.t{n}]\nauthorities = ["t{n}.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
@@ -115,8 +115,7 @@ def quiet(root, options, add):
 
 
 def command(root, target, threads):
-    binary = root / "target/release/sandtide"
-    return [binary, "serve", target, "--listen", "127.0.0.1:0", "--threads", threads]
+    return [binary(root, "sandtide"), "serve", target, "--listen", "127.0.0.1:0", "--threads", threads]
 
 
 def serve(root, target, threads, cpus=None):
@@ -136,13 +135,11 @@ def both(root, threads, cpus="0"):
 
 
 def bare(root):
-    return Server([root / "target/release/bare-hyper", "127.0.0.1:0"], cpus="0")
+    return Server([binary(root, "bare-hyper"), "127.0.0.1:0"], cpus="0")
 
 
 def get(server, host):
     """One request on a connection of its own."""
-    import http.client
-
     connection = http.client.HTTPConnection(server.address)
     connection.request("GET", "/", headers={"Host": host})
     answer = connection.getresponse()
