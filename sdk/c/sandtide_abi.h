@@ -41,8 +41,9 @@
  */
 #define SANDTIDE_CALL_FINISH 0x535405
 /*
- * `(buffer, capacity) -> length`: the next piece of the request body; 0 at its end. The bytes
- * that were inline in the request block come first.
+ * `(buffer, capacity) -> length`: the next piece of the request body; 0 at its end;
+ * `-ECONNRESET` if the client broke it off. The bytes that were inline in the request block
+ * come first.
  */
 #define SANDTIDE_CALL_READ 0x535406
 /*
