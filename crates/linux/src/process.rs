@@ -214,9 +214,13 @@ impl<C: Cpu> Process<C> {
         }
     }
 
+    /// Whether [`Process::take_unknown_calls`] has something to say.
+    pub fn has_unknown_calls(&self) -> bool {
+        !self.unknown.is_empty()
+    }
+
     /// System calls that are not implemented and were made since the last time this was asked,
     /// with how often. Neither copied by a clone nor undone by a reset.
-    #[inline]
     pub fn take_unknown_calls(&mut self) -> Vec<(&'static str, u64)> {
         std::mem::take(&mut self.unknown).into_iter().collect()
     }

@@ -147,9 +147,8 @@ impl Sandbox for RiscvSandbox {
 
 impl RiscvSandbox {
     fn begin_exchange(&mut self) {
-        let unknown = self.machine.process.take_unknown_calls();
-        if !unknown.is_empty() {
-            self.program.count_unknown(unknown);
+        if self.machine.process.has_unknown_calls() {
+            self.program.count_unknown(self.machine.process.take_unknown_calls());
         }
         self.delivery = Delivery::default();
         self.waited = false;

@@ -1,6 +1,9 @@
 //! Header and trailer fields between guest memory and `http`'s map.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, InvalidHeaderName},
+};
 use sandtide_abi::field;
 use sandtide_engine::Fault;
 
@@ -29,7 +32,7 @@ pub(super) fn read<M: GuestMemory + ?Sized>(
         if bytes > field::MAX_BYTES {
             return Err(broken(format!("more than {} bytes of fields", field::MAX_BYTES)));
         }
-        let name = HeaderName::from_bytes(name)
+        let name = field_name(name)
             .map_err(|_| broken(format!("`{}` is no field name", name.escape_ascii())))?;
         let value = HeaderValue::from_bytes(value).map_err(|_| {
             broken(format!("the value of `{name}` has a byte that no field may have"))
@@ -37,6 +40,18 @@ pub(super) fn read<M: GuestMemory + ?Sized>(
         map.append(name, value);
     }
     Ok(map)
+}
+
+/// A field's name. The ones that nearly every response has are found without a look at each of
+/// their bytes.
+fn field_name(bytes: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
+    match bytes {
+        b"content-type" => Ok(header::CONTENT_TYPE),
+        b"cache-control" => Ok(header::CACHE_CONTROL),
+        b"location" => Ok(header::LOCATION),
+        b"set-cookie" => Ok(header::SET_COOKIE),
+        _ => HeaderName::from_bytes(bytes),
+    }
 }
 
 fn string<'m, M: GuestMemory + ?Sized>(

@@ -106,7 +106,10 @@ pub(crate) fn parse(data: &[u8]) -> Result<Image<'_>, LoadError> {
 }
 
 fn check_target(header: &FileHeader64<LE>) -> Result<(), LoadError> {
-    if !header.is_little_endian() || header.e_machine(LE) != EM_RISCV {
+    if !header.is_little_endian() {
+        return Err(refuse("built for a big-endian machine", Some("compile it for riscv64-linux")));
+    }
+    if header.e_machine(LE) != EM_RISCV {
         return Err(refuse(
             format!("built for another machine (ELF machine {})", header.e_machine(LE)),
             Some("compile it for riscv64-linux"),
