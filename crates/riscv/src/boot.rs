@@ -41,7 +41,7 @@ pub(crate) fn boot(
                 return settle(machine, arguments, &mut bounds, console)
                     .map_err(|end| LoadError::Boot(machine.fault(end, &named, symbols)));
             }
-            Stop::GuestCall { number, .. } => break without_request(number),
+            Stop::GuestCall { number, .. } => break misplaced(number, "there is no request yet"),
             Stop::Sliced => bounds.renew(),
             Stop::Idle { until } => wait(until, &mut bounds),
             Stop::Exit(code) => break Fault::Exit { code },
@@ -101,7 +101,10 @@ pub(crate) fn execute(
             Stop::GuestCall { number: call::VERSION, .. } => {
                 machine.process.cpu().set_result(sandtide_abi::VERSION);
             }
-            Stop::GuestCall { number, .. } => break Err(without_request(number)),
+            Stop::GuestCall { number, .. } => {
+                let why = "a run has no requests; use `sandtide serve` or `sandtide call`";
+                break Err(misplaced(number, why));
+            }
             Stop::Sliced => bounds.renew(),
             Stop::Idle { until } => wait(until, &mut bounds),
             Stop::Exit(code) => break Ok(code),
@@ -125,7 +128,7 @@ fn wait(until: Option<Instant>, bounds: &mut Bounds) {
     bounds.renew();
 }
 
-fn without_request(number: u64) -> Fault {
+fn misplaced(number: u64, why: &str) -> Fault {
     let name = call::name(number).unwrap_or("?");
-    Fault::Protocol(format!("guest call `{name}`: there is no request here"))
+    Fault::Protocol(format!("guest call `{name}`: {why}"))
 }
