@@ -3,6 +3,7 @@
  *
  *     /spin        computes for ever
  *     /log-and-spin  writes a line, then computes for ever
+ *     /log-and-map   writes a line, then makes the kernel work on large mappings for ever
  *     /sleep       waits for ever
  *     /memory      writes memory that was mapped
  *     /heap        writes memory from malloc
@@ -25,6 +26,16 @@
 #include <unistd.h>
 
 #include "sandtide.h"
+
+static void map_for_ever(void)
+{
+    const size_t length = (size_t)1 << 30;
+    for (;;) {
+        void *area = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        munmap(area, length);
+    }
+}
 
 static __attribute__((noinline)) void spin_for_ever(void)
 {
@@ -155,6 +166,11 @@ static void handle(const struct sandtide_request *request)
         puts("spinning");
         fflush(stdout);
         spin_for_ever();
+    }
+    else if (strcmp(path, "/log-and-map") == 0) {
+        puts("spinning");
+        fflush(stdout);
+        map_for_ever();
     }
     else if (strcmp(path, "/sleep") == 0)
         sleep_for_ever();

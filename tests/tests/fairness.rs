@@ -10,6 +10,15 @@ const QUIET_REQUESTS: usize = 50;
 
 #[test]
 fn a_quiet_tenant_is_served_while_another_spins() {
+    serve_beside("/log-and-spin");
+}
+
+#[test]
+fn a_quiet_tenant_is_served_while_another_makes_costly_calls() {
+    serve_beside("/log-and-map");
+}
+
+fn serve_beside(spinning: &str) {
     let Some(program) = guest("suite_limits.c") else { return };
     let server = Server::start(&format!(
         "[tenants.spinner]\nauthorities = \"spinner.test\"\nprogram = {program:?}\n\
@@ -20,7 +29,7 @@ fn a_quiet_tenant_is_served_while_another_spins() {
     let mut spinners: Vec<_> = (0..SPINNERS).map(|_| server.connect()).collect();
     let mut seen = 0;
     for spinner in &mut spinners {
-        spinner.send(&Request::get("spinner", "/log-and-spin").bytes());
+        spinner.send(&Request::get("spinner", spinning).bytes());
         server.log.wait_since(seen, "a spinner runs", |line| {
             seen += 1;
             line.contains("spinning")

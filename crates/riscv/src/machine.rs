@@ -23,6 +23,9 @@ const CHUNK: u64 = 50_000;
 /// What a system call takes from the chunk, so that a guest that only makes calls is sliced too.
 const CALL_COST: u64 = 200;
 
+/// What the first write to a page takes from the chunk: at worst the host has a page fault.
+const WRITE_COST: u64 = 64;
+
 /// Instructions after which another thread of the same guest gets its turn.
 const QUANTUM: u64 = 20_000;
 
@@ -185,11 +188,13 @@ impl Machine {
             }
             let granted = left.min(bounds.chunk).min(quantum);
             let mut budget = granted;
+            let written = self.memory.0.written_pages();
             let exit = isa::run(self.process.cpu(), &mut self.memory.0, &self.code, &mut budget);
             let used = granted - budget;
             self.instructions += used;
             quantum -= used;
-            bounds.spend(used);
+            let written = self.memory.0.written_pages() - written;
+            bounds.spend(used + written as u64 * WRITE_COST);
             match exit {
                 Exit::Budget => continue,
                 Exit::MemoryLimit => return Some(Stop::Over(End::Memory)),
@@ -227,7 +232,7 @@ impl Machine {
     /// Carries out the call that the running thread is in.
     fn call(
         &mut self,
-        bounds: &Bounds,
+        bounds: &mut Bounds,
         console: &dyn Console,
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Action {
@@ -236,13 +241,18 @@ impl Machine {
             // The hot path needs no clock.
             return Action::GuestCall { number, args };
         }
-        self.process.call(&mut Host {
+        let action = self.process.call(&mut Host {
             memory: &mut self.memory,
             console,
             stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
             random: &mut self.random,
             cpu_time: self.cpu_time + bounds.start.elapsed(),
-        })
+        });
+        // One call can make the host look at a million pages, or copy a megabyte.
+        if bounds.start.elapsed() >= bounds.slice {
+            bounds.chunk = 0;
+        }
+        action
     }
 
     /// The fault for an end, with the place in the guest's code.
