@@ -165,7 +165,11 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trap(trap) => write!(f, "{} of {:#x}", trap.cause, trap.address),
+            Self::Trap(Trap { cause, address, .. }) => match cause {
+                TrapCause::Load | TrapCause::Store => write!(f, "{cause} of {address:#x}"),
+                TrapCause::Fetch => write!(f, "{cause}, to {address:#x},"),
+                _ => write!(f, "{cause}"),
+            },
             Self::Signal { signal, .. } => write!(f, "ended by signal {signal}"),
             Self::Exit { code } => write!(f, "exited with code {code}"),
             Self::Deadline { limit, .. } => write!(f, "no answer within {limit:?}"),

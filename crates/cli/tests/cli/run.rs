@@ -44,7 +44,7 @@ fn faults_are_shown_with_their_place_and_become_exit_codes() {
     --- stdout
     --- stderr
     error: `illegal.elf` ended badly
-      caused by: illegal instruction of 0x10078 at 0x10078
+      caused by: illegal instruction at 0x10078
         at 0x10078
     ");
     assert_snapshot!(place.run(&["run", "break.elf"]), @"
@@ -52,7 +52,7 @@ fn faults_are_shown_with_their_place_and_become_exit_codes() {
     --- stdout
     --- stderr
     error: `break.elf` ended badly
-      caused by: breakpoint of 0x10078 at 0x10078
+      caused by: breakpoint at 0x10078
         at 0x10078
     ");
     assert_snapshot!(place.run(&["run", "--instructions", "1000", "spin.elf"]), @"

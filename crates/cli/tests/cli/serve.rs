@@ -164,7 +164,7 @@ fn a_call_is_answered_or_shows_the_fault() {
     --- stdout
     --- stderr
     error: tenant `trap` did not answer well
-      caused by: breakpoint of 0x10090 at 0x10090
+      caused by: breakpoint at 0x10090
         at 0x10090
       used: 0 instructions, 1 pages written, 0 calls
     ");

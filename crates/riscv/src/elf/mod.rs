@@ -73,6 +73,15 @@ pub(crate) fn parse(data: &[u8]) -> Result<Image<'_>, LoadError> {
             Some("build one with `sandtide build`, or cross-compile with `-static`"),
         ));
     }
+    // Class and byte order come before everything that depends on them (ELF gABI, e_ident).
+    let of_another = match data.get(4..6) {
+        Some([1, _]) => Some("built for a 32-bit machine"),
+        Some([_, 2]) => Some("built for a big-endian machine"),
+        _ => None,
+    };
+    if let Some(what) = of_another {
+        return Err(refuse(what, Some("compile it for riscv64-linux")));
+    }
     let header = FileHeader64::<LE>::parse(data)
         .map_err(|error| refuse(format!("not a 64-bit ELF file: {error}"), None))?;
     check_target(header)?;
@@ -106,9 +115,6 @@ pub(crate) fn parse(data: &[u8]) -> Result<Image<'_>, LoadError> {
 }
 
 fn check_target(header: &FileHeader64<LE>) -> Result<(), LoadError> {
-    if !header.is_little_endian() {
-        return Err(refuse("built for a big-endian machine", Some("compile it for riscv64-linux")));
-    }
     if header.e_machine(LE) != EM_RISCV {
         return Err(refuse(
             format!("built for another machine (ELF machine {})", header.e_machine(LE)),
