@@ -141,13 +141,4 @@ impl Kernel {
         self.signals.reset_from(&snapshot.signals);
         self.threads.reset_from(&snapshot.threads)
     }
-
-    /// Stores what has changed in `snapshot`. True if the threads have.
-    pub(crate) fn keep_in(&mut self, snapshot: &mut Self) -> bool {
-        self.space.keep_in(&mut snapshot.space);
-        self.files.keep_in(&mut snapshot.files);
-        self.scratch.keep_in(&mut snapshot.scratch);
-        self.signals.keep_in(&mut snapshot.signals);
-        self.threads.keep_in(&mut snapshot.threads)
-    }
 }

@@ -192,7 +192,7 @@ impl<C: Cpu> Process<C> {
     }
 
     /// Makes this process what `snapshot` is. It must be the one that this process was cloned
-    /// from, was last reset to, or was last kept in. Copies the running thread's registers and
+    /// from or was last reset to. Copies the running thread's registers and
     /// what has changed, into allocations that are there.
     pub fn reset_from(&mut self, snapshot: &Self) {
         if self.kernel.reset_from(&snapshot.kernel) {
@@ -200,17 +200,6 @@ impl<C: Cpu> Process<C> {
         } else {
             let running = self.kernel.threads.running();
             self.cpus[running].clone_from(&snapshot.cpus[running]);
-        }
-    }
-
-    /// The opposite of [`Process::reset_from`]: makes `snapshot` what this process is, by copying
-    /// what has changed.
-    pub fn keep_in(&mut self, snapshot: &mut Self) {
-        if self.kernel.keep_in(&mut snapshot.kernel) {
-            snapshot.cpus.clone_from(&self.cpus);
-        } else {
-            let running = self.kernel.threads.running();
-            snapshot.cpus[running].clone_from(&self.cpus[running]);
         }
     }
 

@@ -33,16 +33,6 @@ impl<T: Clone> Tracked<T> {
         }
         changed
     }
-
-    /// Makes `snapshot` what this is. True if that took a copy.
-    pub(crate) fn keep_in(&mut self, snapshot: &mut Self) -> bool {
-        let changed = self.changed;
-        if changed {
-            snapshot.value.clone_from(&self.value);
-            self.changed = false;
-        }
-        changed
-    }
 }
 
 impl<T> Deref for Tracked<T> {
