@@ -79,26 +79,22 @@ macro_rules! execute {
         match $op {
             $(
                 op::$long_jump => {
-                    #[allow(unused)]
+                    #[allow(dead_code, reason = "only those that link need it")]
                     const $len: u64 = 2;
                     $jump
                 }
                 op::$short_jump => {
-                    #[allow(unused)]
+                    #[allow(dead_code, reason = "only those that link need it")]
                     const $len: u64 = 1;
                     $jump
                 }
             )*
             $(
                 op::$long => {
-                    #[allow(unused)]
-                    const $len: u64 = 2;
                     $both
                     $index = $index.wrapping_add(2);
                 }
                 op::$short => {
-                    #[allow(unused)]
-                    const $len: u64 = 1;
                     $both
                     $index = $index.wrapping_add(1);
                 }
