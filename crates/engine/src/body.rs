@@ -103,11 +103,6 @@ impl RequestBody {
         self.pending.advance(n);
     }
 
-    /// Whether every frame has been taken from the host (bytes may still be unread).
-    pub fn is_received(&self) -> bool {
-        self.source.is_none()
-    }
-
     /// The request's trailers, once [`Self::poll_data`] has reached the end.
     pub fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()

@@ -114,11 +114,6 @@ impl Space {
 }
 
 impl Snapshot {
-    /// Bytes of host memory that the frozen pages take, once for all sandboxes.
-    pub fn resident_bytes(&self) -> u64 {
-        self.runs.iter().map(|run| (run.pages * PAGE) as u64).sum()
-    }
-
     pub(crate) fn image_pages(&self) -> usize {
         self.image_pages
     }
