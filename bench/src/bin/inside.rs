@@ -129,6 +129,7 @@ fn serve(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<()> {
         now,
         slice: Slice(Duration::from_millis(100)),
         deadline: now + limits.wall_time,
+        interrupt: &|| false,
     });
     match progress {
         Progress::Ended(Outcome::Done) => {

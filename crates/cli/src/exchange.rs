@@ -24,7 +24,14 @@ pub fn serve(
     let deadline = Instant::now() + wall_time;
     loop {
         let was_full = exchange.response.is_full();
-        let turn = &mut Turn { cx: &mut cx, exchange, now: Instant::now(), slice: SLICE, deadline };
+        let turn = &mut Turn {
+            cx: &mut cx,
+            exchange,
+            now: Instant::now(),
+            slice: SLICE,
+            deadline,
+            interrupt: &|| false,
+        };
         let progress = sandbox.run(turn);
         take(exchange)?;
         match progress {

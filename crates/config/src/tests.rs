@@ -112,6 +112,7 @@ fn every_key_arrives() {
             boot_time: Duration::from_secs(4),
             memory: 1 << 20,
             response_body: 5 << 20,
+            response_time: Limits::default().response_time,
             request_body: 6,
             descriptors: 8,
             threads: 9,

@@ -43,8 +43,23 @@ pub trait Program: Send + Sync {
         Vec::new()
     }
 
+    /// The events beside requests that its guests handle.
+    fn events(&self) -> Events {
+        Events::default()
+    }
+
     /// Makes a sandbox from the snapshot. The slow path: for pools, not for requests.
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError>;
+}
+
+/// Events beside requests that a program has said it handles, before it waited for its first
+/// request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Events {
+    /// It answers [`crate::Purpose::Save`] with its state.
+    pub save: bool,
+    /// It takes the state of [`crate::Purpose::Restore`].
+    pub restore: bool,
 }
 
 /// One isolated execution of a program.
@@ -84,6 +99,10 @@ pub struct Turn<'a, 'cx> {
     pub slice: Slice,
     /// When the exchange must have ended. Past it, `run` ends with [`Fault::Deadline`].
     pub deadline: Instant,
+    /// Whether the slice is to end early, because something short has arrived that waits for this
+    /// thread. An engine asks every few tens of microseconds while its guest computes, and answers
+    /// `true` with [`Progress::Sliced`].
+    pub interrupt: &'a dyn Fn() -> bool,
 }
 
 /// Why [`Sandbox::run`] came back.

@@ -17,6 +17,18 @@ impl fmt::Display for ExchangeId {
     }
 }
 
+/// What an exchange is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// A client's request.
+    #[default]
+    Request,
+    /// The guest is to answer with its state, because another version takes over.
+    Save,
+    /// The body is the state that the version before it has saved.
+    Restore,
+}
+
 /// A request and the response that grows for it.
 ///
 /// It lives on one thread. The host makes it, the sandbox reads `request` and `body` and writes
@@ -24,6 +36,8 @@ impl fmt::Display for ExchangeId {
 pub struct Exchange {
     /// The correlation id.
     pub id: ExchangeId,
+    /// What it is for; a client's request unless something else is set.
+    pub purpose: Purpose,
     /// Method, target, version and headers.
     pub request: Parts,
     /// The request's body and trailers.
@@ -36,7 +50,8 @@ impl Exchange {
     /// A request with nothing answered yet. The response holds at most `response_limit` bytes of
     /// body in total.
     pub fn new(id: ExchangeId, request: Parts, body: RequestBody, response_limit: u64) -> Self {
-        Self { id, request, body, response: Response::new(response_limit) }
+        let response = Response::new(response_limit);
+        Self { id, purpose: Purpose::Request, request, body, response }
     }
 
     /// Whom the request is addressed to: the target's authority, or else the `Host` header.

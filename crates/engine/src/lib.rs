@@ -27,10 +27,10 @@ mod source;
 pub use body::{BodyError, BodySource, Frame, RequestBody};
 pub use console::{Console, Stream};
 pub use engine::{
-    Engine, EngineError, LoadError, Outcome, Program, Progress, ResetError, Sandbox, SpawnError,
-    Turn,
+    Engine, EngineError, Events, LoadError, Outcome, Program, Progress, ResetError, Sandbox,
+    SpawnError, Turn,
 };
-pub use exchange::{Exchange, ExchangeId};
+pub use exchange::{Exchange, ExchangeId, Purpose};
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use limits::{Limits, Slice, Usage};
 pub use response::{Response, ResponseError, ResponseHead};

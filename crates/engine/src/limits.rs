@@ -21,6 +21,8 @@ pub struct Limits {
     pub memory: u64,
     /// Body bytes of one response.
     pub response_body: u64,
+    /// From the head of a response until the client has taken all of it. The host holds it.
+    pub response_time: Duration,
     /// Body bytes of one request.
     pub request_body: u64,
     /// Open descriptors.
@@ -40,6 +42,7 @@ impl Default for Limits {
             boot_instructions: 10_000_000_000,
             memory: 64 << 20,
             response_body: 16 << 20,
+            response_time: Duration::from_secs(60),
             request_body: 16 << 20,
             descriptors: 64,
             threads: 16,

@@ -27,6 +27,15 @@ pub enum ResponseError {
     /// A status that is not 200 to 599 (RFC 9110 §15; 1xx do not end an exchange).
     #[error("{0} is not a final status")]
     BadStatus(u16),
+    /// An interim status that is not 102 to 199: 100 and 101 are the host's (RFC 9110 §15.2).
+    #[error("{0} is not an interim status that a program may send")]
+    BadInterim(u16),
+    /// More interim responses than anybody reads.
+    #[error("more than {limit} interim responses")]
+    TooManyInterim {
+        /// How many there may be.
+        limit: usize,
+    },
     /// More body than the tenant's limit.
     #[error("the response body is over the limit of {limit} bytes")]
     TooLarge {
@@ -37,11 +46,13 @@ pub enum ResponseError {
 
 /// A response between the sandbox that writes it and the host that takes it.
 ///
-/// The sandbox calls `begin`, `write`, `finish`; the host `take_head`, `take_data`,
-/// `take_trailers`. Bytes wait in one buffer; once [`Self::is_full`], the sandbox waits until the
+/// The sandbox calls `inform`, `begin`, `write`, `finish`; the host `take_interim`, `take_head`,
+/// `take_data`, `take_trailers`. Bytes wait in one buffer; once [`Self::is_full`], the sandbox waits until the
 /// host has taken them, which is how back-pressure reaches the guest.
 #[derive(Debug)]
 pub struct Response {
+    interim: Vec<ResponseHead>,
+    informed: usize,
     head: Option<ResponseHead>,
     pending: BytesMut,
     trailers: Option<HeaderMap>,
@@ -55,8 +66,13 @@ impl Response {
     /// How many untaken bytes make a response full.
     pub const HIGH_WATER: usize = 64 << 10;
 
+    /// How many interim responses one exchange may have.
+    pub const MAX_INTERIM: usize = 16;
+
     pub(crate) fn new(limit: u64) -> Self {
         Self {
+            interim: Vec::new(),
+            informed: 0,
             head: None,
             pending: BytesMut::new(),
             trailers: None,
@@ -65,6 +81,23 @@ impl Response {
             written: 0,
             limit,
         }
+    }
+
+    /// Adds an interim response (1xx), which goes to the client before the response begins.
+    pub fn inform(&mut self, status: u16, headers: HeaderMap) -> Result<(), ResponseError> {
+        if self.begun {
+            return Err(ResponseError::AlreadyBegun);
+        }
+        let status = match StatusCode::from_u16(status) {
+            Ok(code) if (102..200).contains(&status) => code,
+            _ => return Err(ResponseError::BadInterim(status)),
+        };
+        if self.informed == Self::MAX_INTERIM {
+            return Err(ResponseError::TooManyInterim { limit: Self::MAX_INTERIM });
+        }
+        self.informed += 1;
+        self.interim.push(ResponseHead { status, headers });
+        Ok(())
     }
 
     /// Sets status and headers.
@@ -128,6 +161,11 @@ impl Response {
     /// Bytes of body written so far.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// The interim responses that are here, in their order.
+    pub fn take_interim(&mut self) -> Vec<ResponseHead> {
+        std::mem::take(&mut self.interim)
     }
 
     /// The head, once.
@@ -195,6 +233,24 @@ mod tests {
         response.begin(200, HeaderMap::new()).unwrap();
         assert!(response.take_head().is_some());
         assert!(!response.retract());
+    }
+
+    #[test]
+    fn interim_responses_come_before_the_response_and_are_few() {
+        let mut response = Response::new(4);
+        for status in [99, 100, 101, 200] {
+            let inform = response.inform(status, HeaderMap::new());
+            assert_eq!(inform, Err(ResponseError::BadInterim(status)));
+        }
+        for _ in 0..Response::MAX_INTERIM {
+            response.inform(103, HeaderMap::new()).unwrap();
+        }
+        assert_eq!(response.take_interim().len(), Response::MAX_INTERIM);
+        let limit = Response::MAX_INTERIM;
+        let inform = response.inform(103, HeaderMap::new());
+        assert_eq!(inform, Err(ResponseError::TooManyInterim { limit }));
+        response.begin(200, HeaderMap::new()).unwrap();
+        assert_eq!(response.inform(103, HeaderMap::new()), Err(ResponseError::AlreadyBegun));
     }
 
     #[test]

@@ -144,8 +144,14 @@ impl Reactor {
             return Begun::Serving(Box::new(serving));
         }
         let deadline = started + local.tenant.limits.wall_time;
-        let mut turn =
-            Turn { cx, exchange: &mut exchange, now: started, slice: self.slice, deadline };
+        let mut turn = Turn {
+            cx,
+            exchange: &mut exchange,
+            now: started,
+            slice: self.slice,
+            deadline,
+            interrupt: &|| false,
+        };
         match lease.run(&mut turn) {
             Progress::Ended(outcome) => {
                 let whole = match self.conclude(&local, &exchange, lease, outcome, started) {

@@ -312,7 +312,14 @@ impl Serving {
         let slice = Slice(full.saturating_sub(self.spent).max(SHORTEST_SLICE.min(full)));
         let deadline = self.deadline;
         let exchange = &mut self.exchange;
-        let progress = lease.run(&mut Turn { cx, exchange, now: before, slice, deadline });
+        let progress = lease.run(&mut Turn {
+            cx,
+            exchange,
+            now: before,
+            slice,
+            deadline,
+            interrupt: &|| false,
+        });
         self.spent += before.elapsed();
         self.stage = match progress {
             Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome)),

@@ -147,6 +147,7 @@ pub(crate) fn tight_limits() -> Limits {
         boot_instructions: 20_000,
         memory: 1 << 20,
         response_body: 64 << 10,
+        response_time: std::time::Duration::from_millis(50),
         request_body: 64 << 10,
         descriptors: 16,
         threads: 4,

@@ -80,6 +80,7 @@ pub(crate) fn serve(
             now: Instant::now(),
             slice: Slice(Duration::from_millis(1)),
             deadline,
+            interrupt: &|| false,
         };
         match sandbox.run(&mut turn) {
             Progress::Ended(outcome) => return Some(outcome),

@@ -133,6 +133,7 @@ fn limits(args: &Args) -> Limits {
         boot_time: time,
         memory: args.memory,
         response_body: u64::MAX,
+        response_time: time,
         request_body: u64::MAX,
         descriptors: 1024,
         threads: 256,
