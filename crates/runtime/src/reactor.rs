@@ -94,6 +94,12 @@ impl Reactor {
             let Some(local) = view.find(&request) else {
                 return self.refuse(id, Refusal::NoTenant);
             };
+            if let Some(rate) = local.tenant.admission.rate
+                && let Err(wait) = local.tenant.pace.take(rate, Instant::now())
+            {
+                report::refused(&local.tenant, id, "too many requests a second");
+                return self.refuse(id, Refusal::over_rate(wait));
+            }
             match &local.tenant.answer {
                 Answer::Program(_) => {}
                 Answer::Fixed(fixed) => {

@@ -53,6 +53,8 @@ pub(crate) enum Refusal {
     Unavailable,
     /// Admission; a wait of so many seconds may help.
     Busy(u64),
+    /// The tenant's rate; there is room again in so many seconds.
+    TooMany(u64),
     BodyTooLarge,
     BodyBroken,
     Failure,
@@ -78,7 +80,11 @@ impl Refusal {
     }
 
     pub(crate) fn busy(wait: Duration) -> Self {
-        Self::Busy(wait.as_secs().clamp(1, 60))
+        Self::Busy(whole_seconds(wait))
+    }
+
+    pub(crate) fn over_rate(wait: Duration) -> Self {
+        Self::TooMany(whole_seconds(wait))
     }
 
     fn parts(self) -> (StatusCode, &'static str) {
@@ -86,6 +92,7 @@ impl Refusal {
             Self::NoTenant => (StatusCode::NOT_FOUND, "nothing answers here"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the program is not available"),
             Self::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time"),
+            Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, "too many requests a second"),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large"),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request body broke off"),
             Self::Failure => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
@@ -103,10 +110,15 @@ impl Refusal {
         if let Ok(value) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, value);
         }
-        if let Self::Busy(seconds) = self {
+        if let Self::Busy(seconds) | Self::TooMany(seconds) = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         let body = Bytes::from(format!("{}: {text} (request {id})\n", status.as_u16()));
         Whole { head: ResponseHead { status, headers }, body, trailers: None }
     }
+}
+
+/// For `retry-after`, which has no fractions (RFC 9110 §10.2.3): never too early.
+fn whole_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).clamp(1, 3600)
 }

@@ -6,7 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sandtide_engine::{Limits, Program, ResponseHead};
 
-use crate::{log::TenantLog, reply::Whole, route::Route, stateful::Stateful};
+use crate::{
+    log::TenantLog,
+    rate::{Pace, Rate},
+    reply::Whole,
+    route::Route,
+    stateful::Stateful,
+};
 
 /// What a tenant answers with.
 pub enum Answer {
@@ -74,6 +80,10 @@ pub struct Admission {
     pub queue_time: Duration,
     /// Sandboxes kept ready on each reactor while nothing uses them.
     pub idle_sandboxes: u32,
+    /// The share of computing time against other tenants that compute, 1 to 10,000.
+    pub weight: u32,
+    /// Requests a second in the whole server. `None` for as many as come.
+    pub rate: Option<Rate>,
 }
 
 impl Default for Admission {
@@ -81,8 +91,10 @@ impl Default for Admission {
         Self {
             concurrency: 128,
             queue: 1024,
-            queue_time: Duration::from_secs(5),
+            queue_time: Duration::from_secs(1),
             idle_sandboxes: 4,
+            weight: 100,
+            rate: None,
         }
     }
 }
@@ -106,6 +118,7 @@ pub struct Tenant {
     /// Where the output of its guests and the reports of its faults go.
     pub log: Arc<TenantLog>,
     pub(crate) stateful: Stateful,
+    pub(crate) pace: Pace,
 }
 
 impl Tenant {
@@ -121,6 +134,7 @@ impl Tenant {
             admission: Admission::default(),
             ephemeral: true,
             stateful: Stateful::default(),
+            pace: Pace::default(),
         }
     }
 }

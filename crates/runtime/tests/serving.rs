@@ -22,8 +22,8 @@ use fake::{Act, Fake, Gate, answer, trap};
 use http::StatusCode;
 use sandtide_engine::{Fault, Frame, RequestBody};
 use sandtide_runtime::{
-    Admission, Answer, Begun, FixedResponse, Options, Reactor, Reply, Route, Runtime, Serving,
-    Sleep, Table, Tenant, Timers, Whole,
+    Admission, Answer, Begun, FixedResponse, Options, Rate, Reactor, Reply, Route, Runtime,
+    Serving, Sleep, Table, Tenant, Timers, Whole,
 };
 
 /// When a timer would go off, and whether it has.
@@ -153,6 +153,18 @@ fn a_whole_answer_returns_its_sandbox_at_once() {
     assert_eq!(bench.clock.armed.borrow().len(), 0, "the fast path has no timers");
     let totals = bench.reactor.totals();
     assert_eq!((totals.exchanges, totals.instructions, totals.pages_written), (3, 30, 6));
+}
+
+#[test]
+fn requests_over_the_rate_are_told_when_to_come_again() {
+    let rate = Some(Rate { per_second: 1, burst: 2 });
+    let bench = bench([("/a", answer("hello"))], |tenant| tenant.admission.rate = rate);
+    assert_eq!([bench.whole("/a"), bench.whole("/a")].map(|whole| whole.head.status), [200; 2]);
+    let refused = bench.whole("/a");
+    assert_eq!(refused.head.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.head.headers["retry-after"], "1");
+    let totals = bench.reactor.totals();
+    assert_eq!((totals.exchanges, totals.refused), (2, 1));
 }
 
 #[test]
