@@ -51,6 +51,31 @@
  * the body was read to its end. Capacity as in `NEXT_REQUEST`.
  */
 #define SANDTIDE_CALL_TRAILERS 0x535407
+/*
+ * `(events) -> 0`: says which events beside requests the program handles, as bits of
+ * `event`; the last call counts. Only before the first `NEXT_REQUEST`: later it is
+ * a fault. `-EINVAL` if a bit is none of them: then nothing was changed.
+ */
+#define SANDTIDE_CALL_HANDLE 0x535408
+/*
+ * `(response) -> 0`: sends an interim response (status 102 to 199 and headers; `body` and
+ * `trailers` of the struct are ignored), any number of which may come before `RESPOND` or
+ * `BEGIN`, up to 16. The server may leave it out where it cannot be sent.
+ */
+#define SANDTIDE_CALL_INFORM 0x535409
+
+/*
+ * Events beside requests that a program can handle (`call::HANDLE`). They come as requests
+ * whose block has a flag set (`request::FLAG_SAVE`, `request::FLAG_RESTORE`), in the place of
+ * a client's request, and only to programs that said that they handle them.
+ */
+
+/* The program can hand over its state, because another version takes its place. */
+#define SANDTIDE_EVENT_SAVE 1
+/* The program can take over the state of the version before it. */
+#define SANDTIDE_EVENT_RESTORE 2
+/* Every event. */
+#define SANDTIDE_EVENT_ALL 3
 
 /*
  * The block that `call::NEXT_REQUEST` writes: a header of fixed size, the table of header
@@ -104,6 +129,18 @@
 #define SANDTIDE_REQUEST_FIELD_SIZE 16
 /* Flag: the inline body is the whole body, and there are no trailers to wait for. */
 #define SANDTIDE_REQUEST_FLAG_BODY_COMPLETE 1
+/*
+ * Flag: not a client's request, but `event::SAVE`. The program
+ * answers with its state as the body of a 200; any other status says that it cannot. Method
+ * and target are `SAVE *`, but the flag alone tells: a client may send those, too.
+ */
+#define SANDTIDE_REQUEST_FLAG_SAVE 2
+/*
+ * Flag: not a client's request, but `event::RESTORE`. The body
+ * is what the version before it has saved. The program answers 200 if it has taken that over;
+ * any other status says that it cannot. Method and target are `RESTORE *`.
+ */
+#define SANDTIDE_REQUEST_FLAG_RESTORE 4
 /* `body_length` of a body whose length the client did not announce. */
 #define SANDTIDE_REQUEST_BODY_LENGTH_UNKNOWN 0xffffffffffffffffULL
 

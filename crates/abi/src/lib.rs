@@ -45,6 +45,14 @@ pub mod call {
     /// `(block, capacity) -> length`: the request's trailers as a [`crate::trailers`] block, once
     /// the body was read to its end. Capacity as in [`NEXT_REQUEST`].
     pub const TRAILERS: u64 = BASE + 7;
+    /// `(events) -> 0`: says which events beside requests the program handles, as bits of
+    /// [`crate::event`]; the last call counts. Only before the first [`NEXT_REQUEST`]: later it is
+    /// a fault. `-EINVAL` if a bit is none of them: then nothing was changed.
+    pub const HANDLE: u64 = BASE + 8;
+    /// `(response) -> 0`: sends an interim response (status 102 to 199 and headers; `body` and
+    /// `trailers` of the struct are ignored), any number of which may come before [`RESPOND`] or
+    /// [`BEGIN`], up to 16. The server may leave it out where it cannot be sent.
+    pub const INFORM: u64 = BASE + 9;
 
     /// The name of a guest call, for messages; `None` outside the defined numbers.
     pub fn name(number: u64) -> Option<&'static str> {
@@ -57,6 +65,8 @@ pub mod call {
             FINISH => "finish",
             READ => "read",
             TRAILERS => "trailers",
+            HANDLE => "handle",
+            INFORM => "inform",
             _ => return None,
         })
     }
@@ -65,6 +75,18 @@ pub mod call {
     pub fn is_guest_call(number: u64) -> bool {
         number.wrapping_sub(BASE) < COUNT
     }
+}
+
+/// Events beside requests that a program can handle ([`call::HANDLE`]). They come as requests
+/// whose block has a flag set ([`request::FLAG_SAVE`], [`request::FLAG_RESTORE`]), in the place of
+/// a client's request, and only to programs that said that they handle them.
+pub mod event {
+    /// The program can hand over its state, because another version takes its place.
+    pub const SAVE: u64 = 1;
+    /// The program can take over the state of the version before it.
+    pub const RESTORE: u64 = 2;
+    /// Every event.
+    pub const ALL: u64 = SAVE | RESTORE;
 }
 
 /// The block that [`call::NEXT_REQUEST`] writes: a header of fixed size, the table of header
@@ -120,6 +142,14 @@ pub mod request {
 
     /// Flag: the inline body is the whole body, and there are no trailers to wait for.
     pub const FLAG_BODY_COMPLETE: u16 = 1;
+    /// Flag: not a client's request, but [`crate::event::SAVE`]. The program
+    /// answers with its state as the body of a 200; any other status says that it cannot. Method
+    /// and target are `SAVE *`, but the flag alone tells: a client may send those, too.
+    pub const FLAG_SAVE: u16 = 2;
+    /// Flag: not a client's request, but [`crate::event::RESTORE`]. The body
+    /// is what the version before it has saved. The program answers 200 if it has taken that over;
+    /// any other status says that it cannot. Method and target are `RESTORE *`.
+    pub const FLAG_RESTORE: u16 = 4;
     /// `body_length` of a body whose length the client did not announce.
     pub const BODY_LENGTH_UNKNOWN: u64 = u64::MAX;
 

@@ -16,10 +16,14 @@ macro_rules! constants {
 /// Every constant of the crate but its version, by `module::NAME`.
 fn values() -> BTreeMap<&'static str, u64> {
     let mut values = BTreeMap::from(constants! {
-        call { BASE COUNT VERSION NEXT_REQUEST RESPOND BEGIN WRITE FINISH READ TRAILERS }
+        call {
+            BASE COUNT VERSION NEXT_REQUEST RESPOND BEGIN WRITE FINISH READ TRAILERS HANDLE INFORM
+        }
+        event { SAVE RESTORE ALL }
         request {
             LENGTH VERSION FLAGS ID TIME_NS RANDOM RANDOM_LENGTH BODY_LENGTH METHOD TARGET AUTHORITY
-            HEADERS BODY SIZE FIELD_SIZE FLAG_BODY_COMPLETE BODY_LENGTH_UNKNOWN
+            HEADERS BODY SIZE FIELD_SIZE FLAG_BODY_COMPLETE FLAG_SAVE
+            FLAG_RESTORE BODY_LENGTH_UNKNOWN
         }
         trailers { LENGTH COUNT SIZE }
         response {

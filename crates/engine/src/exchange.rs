@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use http::request::Parts;
+use bytes::Bytes;
+use http::{Method, Request, Uri, request::Parts};
 
 use crate::{RequestBody, Response};
 
@@ -52,6 +53,28 @@ impl Exchange {
     pub fn new(id: ExchangeId, request: Parts, body: RequestBody, response_limit: u64) -> Self {
         let response = Response::new(response_limit);
         Self { id, purpose: Purpose::Request, request, body, response }
+    }
+
+    /// Asks a guest for its state ([`Purpose::Save`]): the body of a 200, of at most
+    /// `response_limit` bytes.
+    pub fn save(id: ExchangeId, response_limit: u64) -> Self {
+        Self::event(id, Purpose::Save, RequestBody::empty(), response_limit)
+    }
+
+    /// Hands a guest the state of the version before it ([`Purpose::Restore`]); a 200 says that
+    /// it has taken it. The response holds at most `response_limit` bytes of body.
+    pub fn restore(id: ExchangeId, state: Bytes, response_limit: u64) -> Self {
+        Self::event(id, Purpose::Restore, RequestBody::whole(state), response_limit)
+    }
+
+    /// An exchange that no client asked for. Nothing but `purpose` says so; method and target are
+    /// for logs.
+    fn event(id: ExchangeId, purpose: Purpose, body: RequestBody, response_limit: u64) -> Self {
+        let (mut parts, ()) = Request::new(()).into_parts();
+        let method: &[u8] = if purpose == Purpose::Save { b"SAVE" } else { b"RESTORE" };
+        parts.method = Method::from_bytes(method).unwrap_or_default();
+        parts.uri = Uri::from_static("*");
+        Self { purpose, ..Self::new(id, parts, body, response_limit) }
     }
 
     /// Whom the request is addressed to: the target's authority, or else the `Host` header.

@@ -47,8 +47,8 @@ pub enum ResponseError {
 /// A response between the sandbox that writes it and the host that takes it.
 ///
 /// The sandbox calls `inform`, `begin`, `write`, `finish`; the host `take_interim`, `take_head`,
-/// `take_data`, `take_trailers`. Bytes wait in one buffer; once [`Self::is_full`], the sandbox waits until the
-/// host has taken them, which is how back-pressure reaches the guest.
+/// `take_data`, `take_trailers`. Bytes wait in one buffer; once [`Self::is_full`], the sandbox
+/// waits until the host has taken them, which is how back-pressure reaches the guest.
 #[derive(Debug)]
 pub struct Response {
     interim: Vec<ResponseHead>,
@@ -161,6 +161,11 @@ impl Response {
     /// Bytes of body written so far.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Whether there are interim responses to take.
+    pub fn has_interim(&self) -> bool {
+        !self.interim.is_empty()
     }
 
     /// The interim responses that are here, in their order.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use sandtide_abi::call;
-use sandtide_engine::{Console, Fault, Limits, LoadError, ProgramSource};
-use sandtide_linux::Cpu as _;
+use sandtide_engine::{Console, Events, Fault, Limits, LoadError, ProgramSource};
+use sandtide_linux::{Cpu as _, protocol::Booting};
 
 use crate::{
     machine::{Bounds, End, Machine, Stop},
@@ -18,13 +18,22 @@ use crate::{
 /// Instructions that other threads get, when the first request is waited for, to come to rest.
 const SETTLE: u64 = 100_000_000;
 
-/// Runs a program until it waits for its first request, and returns the arguments of that call.
+/// What a program has come to when it waits for its first request.
+pub(crate) struct Booted {
+    /// The arguments of the call for it.
+    pub(crate) waiting_call: [u64; 6],
+    /// The events that it handles.
+    pub(crate) events: Events,
+}
+
+/// Runs a program until it waits for its first request.
 pub(crate) fn boot(
     machine: &mut Machine,
     symbols: &Symbols,
     limits: &Limits,
     console: &dyn Console,
-) -> Result<[u64; 6], LoadError> {
+) -> Result<Booted, LoadError> {
+    let mut calls = Booting::default();
     let mut bounds = bounds(limits.boot_instructions, limits.boot_time);
     // The limits in a fault's message are those of the boot.
     let named = Limits {
@@ -34,14 +43,15 @@ pub(crate) fn boot(
     };
     let fault = loop {
         match machine.run(&mut bounds, console, None) {
-            Stop::GuestCall { number: call::VERSION, .. } => {
-                machine.process.cpu().set_result(sandtide_abi::VERSION);
-            }
             Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
-                return settle(machine, arguments, &mut bounds, console)
+                return settle(machine, arguments, &mut calls, &mut bounds, console)
+                    .map(|waiting_call| Booted { waiting_call, events: calls.events })
                     .map_err(|end| LoadError::Boot(machine.fault(end, &named, symbols)));
             }
-            Stop::GuestCall { number, .. } => break misplaced(number, "there is no request yet"),
+            Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
+                Some(result) => machine.process.cpu().set_result(result),
+                None => break misplaced(number, "there is no request yet"),
+            },
             Stop::Sliced => bounds.renew(),
             Stop::Idle { until } => wait(until, &mut bounds),
             Stop::Exit(code) => break Fault::Exit { code },
@@ -57,6 +67,7 @@ pub(crate) fn boot(
 fn settle(
     machine: &mut Machine,
     arguments: [u64; 6],
+    calls: &mut Booting,
     bounds: &mut Bounds,
     console: &dyn Console,
 ) -> Result<[u64; 6], End> {
@@ -69,8 +80,12 @@ fn settle(
         match machine.run(bounds, console, None) {
             Stop::Idle { .. } => break,
             Stop::Sliced => bounds.renew(),
-            // Another thread makes a guest call of its own: it finds a request soon enough.
-            Stop::GuestCall { .. } => machine.process.wait_for_host(),
+            // Another thread makes a guest call of its own.
+            Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
+                Some(result) => machine.process.cpu().set_result(result),
+                // It finds a request soon enough.
+                None => machine.process.wait_for_host(),
+            },
             Stop::Exit(_) => return Err(End::Stalled),
             Stop::Over(end) => return Err(end),
         }
@@ -95,13 +110,15 @@ pub(crate) fn execute(
     console: &dyn Console,
 ) -> Result<Result<u8, Fault>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits)?;
+    let mut calls = Booting::default();
     let mut bounds = bounds(limits.instructions, limits.wall_time);
     let end = loop {
         match machine.run(&mut bounds, console, Some(&mut *stdin)) {
-            Stop::GuestCall { number: call::VERSION, .. } => {
-                machine.process.cpu().set_result(sandtide_abi::VERSION);
-            }
-            Stop::GuestCall { number, .. } => {
+            Stop::GuestCall { number, arguments } => {
+                if let Some(result) = calls.call(number, arguments) {
+                    machine.process.cpu().set_result(result);
+                    continue;
+                }
                 let why = "a run has no requests; use `sandtide serve` or `sandtide call`";
                 break Err(misplaced(number, why));
             }

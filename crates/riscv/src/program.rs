@@ -6,14 +6,15 @@ use std::{
 };
 
 use sandtide_engine::{
-    Console, EngineError, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox, SpawnError,
+    Console, EngineError, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
+    SpawnError,
 };
 use sandtide_linux::Process;
 use sandtide_memory::Snapshot;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    boot::boot,
+    boot::{Booted, boot},
     isa::{Code, Cpu},
     place::{Loaded, place},
     sandbox::RiscvSandbox,
@@ -30,6 +31,7 @@ pub(crate) struct RiscvProgram {
     pub(crate) code: Arc<Code>,
     /// The arguments of the call for a request in which the snapshot was taken.
     pub(crate) waiting_call: [u64; 6],
+    events: Events,
     unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -52,7 +54,7 @@ pub(crate) fn load(
     console: &dyn Console,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits)?;
-    let waiting_call = boot(&mut machine, &symbols, limits, console)?;
+    let Booted { waiting_call, events } = boot(&mut machine, &symbols, limits, console)?;
     console.flush();
     let snapshot = machine
         .memory
@@ -68,6 +70,7 @@ pub(crate) fn load(
         process: machine.process,
         code: machine.code,
         waiting_call,
+        events,
         unknown_calls: Mutex::new(unknown_calls),
     }))
 }
@@ -92,6 +95,10 @@ impl Program for SharedProgram {
     fn unknown_calls(&self) -> Vec<(String, u64)> {
         let counts = self.0.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn events(&self) -> Events {
+        self.0.events
     }
 
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {

@@ -10,8 +10,8 @@ mod tests;
 use std::task::{Context, Poll};
 
 use rand::RngCore;
-use sandtide_abi::call;
-use sandtide_engine::{BodyError, Exchange, Fault, Outcome};
+use sandtide_abi::{call, event};
+use sandtide_engine::{BodyError, Events, Exchange, Fault, Outcome};
 
 use crate::memory::{GuestMemory, MemoryError};
 
@@ -46,8 +46,9 @@ pub struct GuestCallContext<'a, 'cx, M: ?Sized> {
     pub random: &'a mut dyn RngCore,
 }
 
-const ENOSYS: u64 = 38;
 const EFAULT: u64 = 14;
+const EINVAL: u64 = 22;
+const ENOSYS: u64 = 38;
 const ECONNRESET: u64 = 104;
 
 /// A result that says what went wrong, as Linux does.
@@ -70,6 +71,30 @@ impl From<Fault> for GuestCall {
     }
 }
 
+/// Guest calls that need no request, which is all that a program can make before it waits for its
+/// first one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Booting {
+    /// What [`call::HANDLE`] has said.
+    pub events: Events,
+}
+
+impl Booting {
+    /// Carries out a guest call and returns its result; `None` if it needs a request.
+    pub fn call(&mut self, number: u64, arguments: [u64; 6]) -> Option<u64> {
+        match number {
+            call::VERSION => Some(sandtide_abi::VERSION),
+            call::HANDLE if arguments[0] & !event::ALL != 0 => Some(EINVAL.wrapping_neg()),
+            call::HANDLE => {
+                let has = |bit| arguments[0] & bit != 0;
+                self.events = Events { save: has(event::SAVE), restore: has(event::RESTORE) };
+                Some(0)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Delivery {
     /// Carries out a guest call.
     ///
@@ -86,10 +111,13 @@ impl Delivery {
         let result = match number {
             call::VERSION => return GuestCall::Return(sandtide_abi::VERSION),
             call::NEXT_REQUEST => self.next_request(first, second, context),
+            // The host has asked already what the program handles.
+            call::HANDLE => Err(misuse(number, "the program waits for requests already")),
             _ if !self.delivered && call::name(number).is_some() => {
                 Err(misuse(number, "there is no request yet"))
             }
             call::RESPOND => response::respond(first, context),
+            call::INFORM => response::inform(first, context),
             call::BEGIN => response::begin(first, context),
             call::WRITE => response::write(first, second, context),
             call::FINISH => response::finish(first, second, context),

@@ -8,7 +8,7 @@ use std::{
 use http::HeaderMap;
 use rand::RngCore;
 use sandtide_abi::{call, request, trailers};
-use sandtide_engine::Exchange;
+use sandtide_engine::{Exchange, Purpose};
 
 use super::{GuestCall, GuestCallContext, body_ended, fields, misuse};
 use crate::memory::GuestMemory;
@@ -48,7 +48,12 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
     let complete = known_length == Some(inline.len() as u64);
     let inline = inline.len();
     fill(bytes, head, inline, context.exchange, context.random);
-    let flags = if complete { request::FLAG_BODY_COMPLETE } else { 0 };
+    let event = match context.exchange.purpose {
+        Purpose::Request => 0,
+        Purpose::Save => request::FLAG_SAVE,
+        Purpose::Restore => request::FLAG_RESTORE,
+    };
+    let flags = event | if complete { request::FLAG_BODY_COMPLETE } else { 0 };
     bytes[request::FLAGS..request::FLAGS + 2].copy_from_slice(&flags.to_le_bytes());
     Ok(length as u64)
 }

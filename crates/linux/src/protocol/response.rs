@@ -37,6 +37,17 @@ pub(super) fn respond<M: GuestMemory + ?Sized>(
     Ok(GuestCall::Ended(Outcome::Done))
 }
 
+/// `INFORM`: status and headers of an interim response.
+pub(super) fn inform<M: GuestMemory + ?Sized>(
+    pointer: u64,
+    context: &mut GuestCallContext<'_, '_, M>,
+) -> Result<GuestCall, GuestCall> {
+    let memory = &*context.memory;
+    let (status, headers) = head(memory.view(pointer, response::SIZE as u64)?, memory)?;
+    context.exchange.response.inform(status, headers)?;
+    Ok(GuestCall::Return(0))
+}
+
 /// `BEGIN`: status and headers.
 pub(super) fn begin<M: GuestMemory + ?Sized>(
     pointer: u64,

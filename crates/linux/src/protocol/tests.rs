@@ -206,6 +206,72 @@ fn a_response_arrives_as_the_guest_made_it() {
 }
 
 #[test]
+fn interim_responses_come_before_the_response() {
+    let mut guest = Guest::delivered();
+    for status in [102, 103, 199] {
+        let hints = guest.answer(status, b"Link", b"</style.css>; rel=preload", b"not sent");
+        assert_eq!(guest.value(call::INFORM, [hints, 0]), 0);
+        let interim = guest.exchange.response.take_interim();
+        assert_eq!(interim.len(), 1);
+        assert_eq!(u32::from(interim[0].status.as_u16()), status);
+        assert_eq!(interim[0].headers["link"], "</style.css>; rel=preload");
+    }
+    assert_eq!(guest.value(call::INFORM, [u64::MAX, 0]), -14);
+    let answer = guest.answer(200, b"a", b"b", b"");
+    guest.value(call::BEGIN, [answer, 0]);
+    let hints = guest.answer(103, b"a", b"b", b"");
+    assert!(guest.fault(call::INFORM, [hints, 0]).contains("already begun"));
+    for status in [100, 101, 200, 70_000] {
+        let mut guest = Guest::delivered();
+        let hints = guest.answer(status, b"a", b"b", b"");
+        assert!(guest.fault(call::INFORM, [hints, 0]).contains("not an interim status"));
+    }
+    let mut guest = Guest::delivered();
+    let hints = guest.answer(103, b"a", b"b\r\n\r\nHTTP/1.1 200 OK", b"");
+    assert!(guest.fault(call::INFORM, [hints, 0]).contains("no field may have"));
+    assert!(!guest.exchange.response.has_interim());
+}
+
+#[test]
+fn a_flag_says_what_an_exchange_is_for() {
+    let flags = |exchange| {
+        let mut guest = Guest::delivered();
+        (guest.exchange, guest.delivery) = (exchange, Delivery::default());
+        let length = guest.value(call::NEXT_REQUEST, [BASE, 0x1000]) as u64;
+        let block = guest.memory.view(BASE, length).unwrap();
+        assert_eq!(text(block, request::TARGET), b"*");
+        (u32_at(block, request::VERSION) >> 16) as u16 & !request::FLAG_BODY_COMPLETE
+    };
+    let id = ExchangeId(1);
+    assert_eq!(flags(Exchange::save(id, 10)), request::FLAG_SAVE);
+    let state = Bytes::from_static(b"state");
+    assert_eq!(flags(Exchange::restore(id, state, 10)), request::FLAG_RESTORE);
+    // Whatever a client sends.
+    let (parts, ()) = Request::builder().method("SAVE").uri("*").body(()).unwrap().into_parts();
+    assert_eq!(flags(Exchange::new(id, parts, RequestBody::empty(), 10)), 0);
+}
+
+#[test]
+fn events_are_told_before_the_first_request() {
+    let mut booting = Booting::default();
+    let mut call = |number, argument| booting.call(number, [argument, 0, 0, 0, 0, 0]);
+    assert_eq!(call(call::VERSION, 0), Some(sandtide_abi::VERSION));
+    assert_eq!(call(call::HANDLE, 1), Some(0));
+    for unknown in [4, 7, 1 << 63, u64::MAX] {
+        assert_eq!(call(call::HANDLE, unknown), Some((-22i64) as u64));
+    }
+    assert_eq!(call(call::NEXT_REQUEST, 0), None);
+    assert_eq!(call(call::RESPOND, 0), None);
+    assert_eq!(booting.events, Events { save: true, restore: false });
+    booting.call(call::HANDLE, [2, 0, 0, 0, 0, 0]);
+    assert_eq!(booting.events, Events { save: false, restore: true });
+
+    let mut guest = Guest::new(Request::get("/"), RequestBody::empty());
+    assert!(guest.fault(call::HANDLE, [1, 0]).contains("waits for requests already"));
+    assert!(Guest::delivered().fault(call::HANDLE, [1, 0]).contains("already"));
+}
+
+#[test]
 fn a_response_cannot_break_http() {
     for (status, name, value, what) in [
         (200, &b"x y"[..], &b"v"[..], "no field name"),
