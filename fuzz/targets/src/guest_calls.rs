@@ -14,7 +14,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_abi::{call, field, request, response};
-use sandtide_engine::{BodyError, Exchange, ExchangeId, Frame, Outcome, RequestBody};
+use sandtide_engine::{
+    BodyError, Exchange, ExchangeId, Frame, Outcome, Purpose, RequestBody, Response,
+};
 use sandtide_linux::{
     GuestMemory, PAGE, Protection,
     protocol::{Delivery, GuestCall, GuestCallContext},
@@ -61,6 +63,7 @@ struct Guest {
     read: usize,
     response_limit: u64,
     taken: u64,
+    informed: usize,
 }
 
 impl Guest {
@@ -71,8 +74,10 @@ impl Guest {
         memory.map(HOLE + PAGE, (PAGES as u64) * PAGE - HOLE - PAGE, READ_WRITE);
         let (body, bytes) = request_body(input);
         let response_limit = u64::from(next::<u16>(input)) * 4;
-        let target = ["/", "/a?b", "*", "/%zz"][usize::from(next::<u8>(input) % 4)];
-        let exchange = Exchange::new(ExchangeId(7), head("PUT", target), body, response_limit);
+        let kind = usize::from(next::<u8>(input));
+        let target = ["/", "/a?b", "*", "/%zz"][kind % 4];
+        let mut exchange = Exchange::new(ExchangeId(7), head("PUT", target), body, response_limit);
+        exchange.purpose = [Purpose::Request, Purpose::Save, Purpose::Restore][kind / 4 % 3];
         Self {
             memory,
             exchange,
@@ -82,6 +87,7 @@ impl Guest {
             read: 0,
             response_limit,
             taken: 0,
+            informed: 0,
         }
     }
 
@@ -107,7 +113,7 @@ impl Guest {
     fn store_response(&mut self, input: &mut Unstructured<'_>) {
         let at = address(input);
         let mut bytes = vec![0; response::SIZE];
-        let status = 190 + u32::from(next::<u16>(input));
+        let status = 90 + u32::from(next::<u16>(input));
         bytes[response::STATUS..][..4].copy_from_slice(&status.to_le_bytes());
         let count = u32::from(next::<u16>(input));
         bytes[response::HEADER_COUNT..][..4].copy_from_slice(&count.to_le_bytes());
@@ -199,6 +205,7 @@ impl Guest {
             return;
         }
         match number {
+            call::HANDLE => panic!("events are told before there are requests"),
             call::NEXT_REQUEST if value <= capacity => self.check_block(buffer, value),
             call::READ => {
                 assert!(value <= capacity, "{value} bytes for a buffer of {capacity}");
@@ -222,6 +229,13 @@ impl Guest {
             u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]) as usize
         };
         assert_eq!(word(request::LENGTH) as u64, length);
+        let flags = word(request::VERSION) >> 16 & !usize::from(request::FLAG_BODY_COMPLETE);
+        let event = match self.exchange.purpose {
+            Purpose::Request => 0,
+            Purpose::Save => request::FLAG_SAVE,
+            Purpose::Restore => request::FLAG_RESTORE,
+        };
+        assert_eq!(flags, usize::from(event), "the flags are not those of the exchange");
         let text = |entry: usize| {
             let (start, length) = (word(entry), word(entry + 4));
             assert_eq!(block[start + length], 0, "no NUL behind a string");
@@ -243,6 +257,12 @@ impl Guest {
     /// Takes what a host takes, and checks that it can be sent.
     fn take_response(&mut self) {
         let response = &mut self.exchange.response;
+        for head in response.take_interim() {
+            assert!((102..200).contains(&head.status.as_u16()), "status {}", head.status);
+            check_fields(&head.headers);
+            self.informed += 1;
+        }
+        assert!(self.informed <= Response::MAX_INTERIM, "{} interim responses", self.informed);
         if let Some(head) = response.take_head() {
             assert!((200..600).contains(&head.status.as_u16()), "status {}", head.status);
             check_fields(&head.headers);
@@ -335,13 +355,23 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let next_request = [4, 1, 1, 0, 252, 1, 0, 0];
     let respond = [4, 2, 2, 0, 0, 1, 0, 0];
     // Status 200, one header from 0x2080, a body of 5 bytes at 0x2100, no trailers.
-    let answer = [1, 2, 0, 10, 0, 1, 0, 2, 16, 2, 32, 2, 0, 5, 0];
+    let answer = [1, 2, 0, 110, 0, 1, 0, 2, 16, 2, 32, 2, 0, 5, 0];
     // Its name of 1 byte at 0x2100, its value of 3 at 0x2108.
     let header = [2, 2, 16, 2, 32, 2, 33, 1, 3];
+    // The same with status 103, at 0x3000.
+    let hints = [1, 3, 0, 13, 0, 1, 0, 2, 16, 2, 32, 2, 0, 5, 0];
     let text = [0, 2, 32, 11, b'x', 0, 0, 0, 0, 0, 0, 0, b'a', b'b', b'c'];
     let mut whole: Vec<u8> = start.to_vec();
     for part in [&next_request[..], &answer, &header, &text, &respond, &[3]] {
         whole.extend(part);
+    }
+    // The host asks for the guest's state.
+    let mut informed = vec![0, 0xff, 0xff, 4];
+    let inform = [4, 9, 3, 0, 0, 1, 0, 0];
+    for part in
+        [&next_request[..], &hints, &header, &text, &inform, &inform, &[3], &answer, &respond, &[3]]
+    {
+        informed.extend(part);
     }
     let mut streamed = vec![2, 4, 100, 0, 90, 33, 26, 0xff, 0xff, 1];
     let call = |number: u8, at: u8, length: u8| [4, number, at, 0, length, 1, 0, 0];
@@ -365,7 +395,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ] {
         streamed.extend(part);
     }
-    vec![whole, streamed, vec![]]
+    vec![whole, streamed, informed, vec![]]
 }
 
 #[cfg(test)]
@@ -388,5 +418,9 @@ mod tests {
         let streamed = guest_after(&seeds()[1]);
         assert!(streamed.exchange.response.is_finished());
         assert_eq!((streamed.taken, streamed.read), (9, streamed.body.len()));
+        let informed = guest_after(&seeds()[2]);
+        assert!(informed.exchange.response.is_finished());
+        assert_eq!((informed.informed, informed.taken), (2, 5));
+        assert_eq!(informed.exchange.purpose, Purpose::Save);
     }
 }
