@@ -109,11 +109,10 @@ pub fn unknown_calls(tenant: &str, program: &dyn sandtide_engine::Program) -> Op
 }
 
 fn log_policy(tenant: &Tenant) -> LogPolicy {
-    let default = LogPolicy::default();
     LogPolicy {
-        lines_per_second: tenant.log.lines.unwrap_or(default.lines_per_second),
-        bytes_per_second: tenant.log.bytes.unwrap_or(default.bytes_per_second),
-        ..default
+        lines_per_second: tenant.log.lines,
+        bytes_per_second: tenant.log.bytes,
+        ..LogPolicy::default()
     }
 }
 
@@ -123,12 +122,11 @@ impl Loaded {
         let Self { tenant, answer, log, .. } = self;
         let answer =
             answer.unwrap_or_else(|error| Answer::Unavailable { reason: format!("{error:#}") });
-        let default = Admission::default();
         let admission = Admission {
-            concurrency: tenant.concurrency.unwrap_or(default.concurrency),
-            queue: tenant.queue.unwrap_or(default.queue),
-            queue_time: tenant.queue_time.unwrap_or(default.queue_time),
-            ..default
+            concurrency: tenant.concurrency,
+            queue: tenant.queue,
+            queue_time: tenant.queue_time,
+            ..Admission::default()
         };
         let routes = routes(&tenant)?;
         let mut served = runtime::Tenant::new(tenant.name, routes, answer);

@@ -12,7 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod authority;
+mod forwarded;
 mod limits;
+mod listen;
+mod observe;
 mod problem;
 mod program;
 mod reader;
@@ -20,6 +23,7 @@ mod respond;
 mod routes;
 mod server;
 mod tenant;
+mod tls;
 pub mod units;
 
 use std::{io, path::Path, path::PathBuf};
@@ -27,13 +31,17 @@ use std::{io, path::Path, path::PathBuf};
 use toml::de::DeTable;
 
 pub use authority::{Authority, AuthorityError};
-pub use limits::LogLimits;
+pub use forwarded::{Forwarded, ForwardedHeaders};
+pub use limits::{LogLimits, Rate};
+pub use listen::{Listen, ListenAddress, ListenError};
+pub use observe::{AccessLog, AccessLogFile, AccessLogFormat, Admin};
 pub use problem::{Problem, Problems};
 pub use program::{Program, is_env_name, is_guest_path};
 pub use reader::suggest;
 pub use respond::Respond;
-pub use server::{ListenError, Server, parse_listen};
-pub use tenant::{Serves, Tenant};
+pub use server::{Server, Trace};
+pub use tenant::{Load, Serves, Tenant};
+pub use tls::{Certificate, ClientAuth, Tls};
 
 use problem::{Findings, Mistake};
 use reader::Reader;
@@ -43,14 +51,30 @@ use reader::Reader;
 pub struct Config {
     /// `[server]`: what the operator sets.
     pub server: Server,
+    /// `[tls]`: what listeners with `tls = true` need.
+    pub tls: Option<Tls>,
+    /// `[admin]`: `None` for no such listener.
+    pub admin: Option<Admin>,
+    /// `[access_log]`: `None` for no such log.
+    pub access_log: Option<AccessLog>,
     /// `[tenants.<name>]`, in the order of the file. At least one.
     pub tenants: Vec<Tenant>,
+    /// The files that were read, and the directories in which others are looked for: what to watch
+    /// to learn of a change.
+    pub files: Vec<PathBuf>,
 }
 
 impl Config {
     /// The configuration of a server that has one program, which answers to every name.
     pub fn of_program(file: PathBuf) -> Self {
-        Self { server: Server::default(), tenants: vec![Tenant::of_program(file)] }
+        Self {
+            server: Server::default(),
+            tls: None,
+            admin: None,
+            access_log: None,
+            tenants: vec![Tenant::of_program(file)],
+            files: Vec::new(),
+        }
     }
 }
 
@@ -76,7 +100,9 @@ pub enum LoadError {
 pub fn load(path: &Path, engines: &[&str]) -> Result<Config, LoadError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    Ok(parse(&path.display().to_string(), &text, path.parent().unwrap_or(Path::new("")), engines)?)
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let config = parse(&path.display().to_string(), &text, directory, engines)?;
+    Ok(Config { files: vec![path.to_owned()], ..config })
 }
 
 /// Checks the text of a file; does no I/O. `name` is for messages, `directory` is what relative
@@ -105,6 +131,11 @@ pub fn parse(
 
 fn read(root: &mut Reader<'_>, directory: &Path, engines: &[&str], findings: &Findings) -> Config {
     let server = root.table("server").map(server::read).unwrap_or_default();
+    let tls_span = root.get("tls").map(|value| value.span).unwrap_or_default();
+    let tls = root.table("tls").map(|table| tls::read(table, tls_span, directory));
+    let admin = root.table("admin").map(observe::read_admin);
+    let access_log =
+        root.table("access_log").map(|table| observe::read_access_log(table, directory));
     let mut defaults = limits::TenantLimits::default();
     if let Some(mut table) = root.table("defaults") {
         if let Some(limits) = table.table("limits") {
@@ -126,7 +157,8 @@ fn read(root: &mut Reader<'_>, directory: &Path, engines: &[&str], findings: &Fi
         ));
     }
     routes::check(&claims, findings);
-    Config { server, tenants: claims.into_iter().map(|claim| claim.tenant).collect() }
+    let tenants = claims.into_iter().map(|claim| claim.tenant).collect();
+    Config { server, tls, admin, access_log, tenants, files: Vec::new() }
 }
 
 #[cfg(test)]

@@ -36,7 +36,12 @@ impl<'a> Reader<'a> {
     pub fn get(&mut self, key: &'static str) -> Option<Value<'a>> {
         self.known.push(key);
         let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
-        Some(Value { name: key.to_owned(), span: value.span(), value: value.get_ref() })
+        Some(Value {
+            name: key.to_owned(),
+            span: value.span(),
+            value: value.get_ref(),
+            findings: self.findings,
+        })
     }
 
     /// Reads the value of a key. `None` if it is not there, or is a mistake, which is noted.
@@ -70,7 +75,7 @@ impl<'a> Reader<'a> {
     pub fn named_tables(self) -> Vec<(Spanned<String>, Reader<'a>)> {
         let prefix = self.name.trim_end_matches(']');
         let mut tables = Vec::new();
-        for (key, value) in entries(self.table) {
+        for (key, value) in entries(self.table, self.findings) {
             let value = Value { name: key.get_ref().clone(), ..value };
             match value.table() {
                 Ok(table) => {
@@ -120,12 +125,16 @@ pub fn suggest(word: &str, known: &[&str]) -> String {
 }
 
 /// The entries of a table in the order of the file.
-fn entries<'a>(table: &'a DeTable<'a>) -> Vec<(Spanned<String>, Value<'a>)> {
+fn entries<'a>(
+    table: &'a DeTable<'a>,
+    findings: &'a Findings,
+) -> Vec<(Spanned<String>, Value<'a>)> {
     let mut entries: Vec<_> = table
         .iter()
         .map(|(key, value)| {
             let name = key.get_ref().to_string();
-            let value = Value { name: name.clone(), span: value.span(), value: value.get_ref() };
+            let span = value.span();
+            let value = Value { name: name.clone(), span, value: value.get_ref(), findings };
             (Spanned::new(key.span(), name), value)
         })
         .collect();
@@ -139,6 +148,7 @@ pub(crate) struct Value<'a> {
     pub name: String,
     pub span: Range<usize>,
     value: &'a DeValue<'a>,
+    findings: &'a Findings,
 }
 
 impl<'a> Value<'a> {
@@ -175,6 +185,17 @@ impl<'a> Value<'a> {
 
     pub fn boolean(&self) -> Result<bool, Mistake> {
         self.value.as_bool().ok_or_else(|| self.wrong_type("`true` or `false`"))
+    }
+
+    /// One of a few words, and what it stands for.
+    pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, Mistake> {
+        let text = self.string()?;
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(*meaning);
+        }
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let mistake = self.mistake(format_args!("`{text}` means nothing here"));
+        Err(mistake.hint(suggest(text, &known)))
     }
 
     pub fn integer(&self, allowed: RangeInclusive<u64>) -> Result<u64, Mistake> {
@@ -236,6 +257,7 @@ impl<'a> Value<'a> {
             name: self.name.clone(),
             span: element.span(),
             value: element.get_ref(),
+            findings: self.findings,
         };
         Ok(array.iter().map(element).collect())
     }
@@ -245,17 +267,26 @@ impl<'a> Value<'a> {
         if self.value.is_array() {
             return self.array();
         }
-        Ok(vec![Value { name: self.name.clone(), span: self.span.clone(), value: self.value }])
+        Ok(vec![Value { name: self.name.clone(), span: self.span.clone(), ..*self }])
     }
 
     pub fn table(&self) -> Result<&'a DeTable<'a>, Mistake> {
         self.value.as_table().ok_or_else(|| self.wrong_type("a table"))
     }
 
+    pub fn is_table(&self) -> bool {
+        self.value.is_table()
+    }
+
+    /// The reader of a table that is this value.
+    pub fn reader(&self) -> Result<Reader<'a>, Mistake> {
+        Ok(Reader::new(&self.name, self.table()?, self.findings))
+    }
+
     /// The entries of a table whose keys the file's author names, in the file's order.
     pub fn entries(&self) -> Result<Vec<(Spanned<String>, Value<'a>)>, Mistake> {
         let table = self.table()?;
-        Ok(entries(table)
+        Ok(entries(table, self.findings)
             .into_iter()
             .map(|(key, value)| {
                 let name = format!("{}.{}", self.name, key.get_ref());

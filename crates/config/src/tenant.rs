@@ -10,7 +10,7 @@ use sandtide_engine::Limits;
 use toml::Spanned;
 
 use crate::{
-    Authority, LogLimits, Program, Respond,
+    Authority, LogLimits, Program, Rate, Respond,
     limits::{self, TenantLimits},
     problem::{Mistake, Mistakes, all},
     program,
@@ -35,17 +35,49 @@ pub struct Tenant {
     /// `ephemeral`: whether each request gets a fresh sandbox. With `false` there is one sandbox,
     /// which keeps its state, and requests take turns. Default `true`.
     pub ephemeral: bool,
-    /// `concurrency`: exchanges at a time in the whole server, 1 to 65,536; others wait. `None`: as
-    /// the runtime has it, which is so for the next two as well.
-    pub concurrency: Option<u32>,
-    /// `queue`: exchanges that may wait for their turn, 0 to 65,536; more are answered 503.
-    pub queue: Option<u32>,
-    /// `queue_time`: how long one may wait before it is answered 503, 1 ms to 1 h.
-    pub queue_time: Option<Duration>,
+    /// `load`: when its program is loaded. Default [`Load::FirstUse`].
+    pub load: Load,
+    /// `cold_after`: its program and sandboxes are let go of when they were not used for so long,
+    /// 1 s to 365 days; `None` for `"never"`. Default `"10 min"`.
+    pub cold_after: Option<Duration>,
+    /// `warmup`: request targets that a program is asked for before it serves anybody; a fault or
+    /// a status of 500 or more refuses it. Default none.
+    pub warmup: Vec<String>,
+    /// `rollback_on_faults`: so many faults among the first exchanges of a program bring back the
+    /// one before it; 0 for never. Up to 100. Default 0.
+    pub rollback_on_faults: u32,
+    /// `weight`: its share of the CPU against other tenants, 1 to 10,000. Default 100.
+    pub weight: u32,
+    /// `concurrency`: exchanges at a time in the whole server, 1 to 65,536; others wait. Default
+    /// 128.
+    pub concurrency: u32,
+    /// `queue`: exchanges that may wait for their turn on each thread, 0 to 65,536; more are
+    /// answered 503. Default 1024.
+    pub queue: u32,
+    /// `queue_time`: how long one may wait before it is answered 503, 1 ms to 1 h. Default
+    /// `"1 s"`.
+    pub queue_time: Duration,
+    /// `limits.requests_per_second` and `limits.burst`: how many requests are admitted. Default:
+    /// no limit.
+    pub rate: Option<Rate>,
     /// `limits`: what its program may use.
     pub limits: Limits,
     /// `limits.log_lines` and `limits.log_bytes`: how much of its output reaches the log.
     pub log: LogLimits,
+}
+
+/// When a program is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// `"first-use"`: when the first request for it arrives.
+    FirstUse,
+    /// `"start"`: when the server starts, and it is kept.
+    Start,
+}
+
+impl Load {
+    const WORDS: [(&'static str, Self); 2] =
+        [("first-use", Self::FirstUse), ("start", Self::Start)];
 }
 
 /// What answers a tenant's requests.
@@ -59,6 +91,7 @@ pub enum Serves {
 
 /// More exchanges than this at a time no server holds.
 const MAX_EXCHANGES: u32 = 65_536;
+const COLD_AFTER: Option<Duration> = Some(Duration::from_secs(600));
 const QUEUE_TIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
 impl Tenant {
@@ -82,9 +115,15 @@ impl Tenant {
                 files: Vec::new(),
             }),
             ephemeral: true,
-            concurrency: None,
-            queue: None,
-            queue_time: None,
+            load: Load::FirstUse,
+            cold_after: COLD_AFTER,
+            warmup: Vec::new(),
+            rollback_on_faults: 0,
+            weight: 100,
+            concurrency: 128,
+            queue: 1024,
+            queue_time: Duration::from_secs(1),
+            rate: None,
             limits: Limits::default(),
             log: LogLimits::default(),
         }
@@ -121,14 +160,13 @@ pub(crate) fn read(
     let path = table.read("path", path).unwrap_or_else(|| "/".to_owned());
     let serves = serves(name, &mut table, surroundings);
     let ephemeral = table.read("ephemeral", Value::boolean).unwrap_or(true);
-    let concurrency = table.read("concurrency", |value| value.small_integer(1..=MAX_EXCHANGES));
-    let queue = table.read("queue", |value| value.small_integer(0..=MAX_EXCHANGES));
-    let queue_time = table.read("queue_time", |value| value.duration(QUEUE_TIME));
-    let TenantLimits { engine: limits, log } = match table.table("limits") {
+    let limits = match table.table("limits") {
         Some(limits) => limits::read(limits, surroundings.defaults),
         None => surroundings.defaults.clone(),
     };
-    table.finish();
+    let number = |table: &mut Reader<'_>, key, allowed, default| {
+        table.read(key, |value| value.small_integer(allowed)).unwrap_or(default)
+    };
     let tenant = Tenant {
         name: name.get_ref().clone(),
         authorities,
@@ -136,12 +174,21 @@ pub(crate) fn read(
         path,
         serves,
         ephemeral,
-        concurrency,
-        queue,
-        queue_time,
-        limits,
-        log,
+        load: table.read("load", |value| value.word(&Load::WORDS)).unwrap_or(Load::FirstUse),
+        cold_after: table.read("cold_after", cold_after).unwrap_or(COLD_AFTER),
+        warmup: table.read("warmup", warmup).unwrap_or_default(),
+        rollback_on_faults: number(&mut table, "rollback_on_faults", 0..=100, 0),
+        weight: number(&mut table, "weight", 1..=10_000, 100),
+        concurrency: number(&mut table, "concurrency", 1..=MAX_EXCHANGES, 128),
+        queue: number(&mut table, "queue", 0..=MAX_EXCHANGES, 1024),
+        queue_time: table
+            .read("queue_time", |value| value.duration(QUEUE_TIME))
+            .unwrap_or(Duration::from_secs(1)),
+        rate: limits.rate(),
+        limits: limits.engine,
+        log: limits.log,
     };
+    table.finish();
     Claim { tenant, name_span: name.span(), authority_spans, default_span }
 }
 
@@ -188,6 +235,24 @@ fn path(value: &Value<'_>) -> Result<String, Mistake> {
         return Err(mistake("has a character that paths do not have").hint(hint));
     }
     Ok(path.to_owned())
+}
+
+fn cold_after(value: &Value<'_>) -> Result<Option<Duration>, Mistake> {
+    if value.string().is_ok_and(|text| text == "never") {
+        return Ok(None);
+    }
+    value.duration(Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600)).map(Some)
+}
+
+fn warmup(value: &Value<'_>) -> Result<Vec<String>, Mistakes> {
+    all(value.one_or_more()?.iter().map(|target| {
+        let text = target.string()?;
+        if !text.starts_with('/') || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'#') {
+            let mistake = target.mistake(format_args!("`{text}` is not a path to ask for"));
+            return Err(mistake.hint("write `/`, or a path with a query such as `/list?page=1`"));
+        }
+        Ok(text.to_owned())
+    }))
 }
 
 fn serves(

@@ -1,11 +1,14 @@
 //! What a file becomes, and what is said about a wrong one.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use insta::assert_snapshot;
 use sandtide_engine::{FileGrant, Limits};
 
-use crate::{Authority, Config, LoadError, LogLimits, Serves, parse};
+use crate::{
+    AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
+    ForwardedHeaders, Listen, ListenAddress, Load, LoadError, LogLimits, Serves, Tls, Trace, parse,
+};
 
 const ENGINES: [&str; 1] = ["riscv"];
 
@@ -14,6 +17,10 @@ fn good(text: &str) -> Config {
         Ok(config) => config,
         Err(problems) => panic!("{problems}"),
     }
+}
+
+fn listen(address: &str) -> Listen {
+    ListenAddress::parse(address).unwrap().into()
 }
 
 fn bad(text: &str) -> String {
@@ -32,7 +39,7 @@ fn bad_tenant(line: &str) -> String {
 fn a_short_file_has_every_default() {
     let config = good("[tenants.hello]\nprogram = \"hello.elf\"\ndefault = true\n");
     assert_eq!(config.server, Default::default());
-    assert_eq!(config.server.listen, ["127.0.0.1:8080".parse::<SocketAddr>().unwrap()]);
+    assert_eq!(config.server.listen, [listen("127.0.0.1:8080")]);
     let [tenant] = &config.tenants[..] else { panic!("{config:?}") };
     assert_eq!((tenant.name.as_str(), tenant.path.as_str()), ("hello", "/"));
     assert!(tenant.default && tenant.ephemeral && tenant.authorities.is_empty());
@@ -47,10 +54,40 @@ fn every_key_arrives() {
     let config = good(
         r#"
         [server]
-        listen = ["127.0.0.1:0", "[::1]:80"]
+        listen = [
+            "127.0.0.1:0",
+            "unix:/run/s.sock",
+            { address = "[::1]:80", tls = true, proxy_protocol = true },
+        ]
         threads = 3
         slice = "250 us"
         drain = "1 min"
+        drain_delay = "2 s"
+        watch = false
+        max_connections = 4
+        max_streams = 5
+        max_head = "6 KiB"
+        max_headers = 7
+        head_timeout = "8 s"
+        idle_timeout = "9 s"
+        body_timeout = "10 s"
+        trace = "always"
+        [server.forwarded]
+        trust = ["10.0.0.0/8", "::1"]
+        headers = "both"
+
+        [tls]
+        certificates = [{ certificate = "a.pem", key = "/etc/a.key" }]
+        client_auth = "required"
+        client_ca = "ca.pem"
+
+        [admin]
+        listen = "127.0.0.1:1"
+        max_tenants = 2
+
+        [access_log]
+        file = "access.log"
+        format = "json"
 
         [defaults.limits]
         wall_time = "2 s"
@@ -65,6 +102,11 @@ fn every_key_arrives() {
         env = { LANG = "C" }
         files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
         ephemeral = false
+        load = "start"
+        cold_after = "never"
+        warmup = ["/", "/list?page=1"]
+        rollback_on_faults = 2
+        weight = 3
         concurrency = 7
         queue = 0
         queue_time = "70 ms"
@@ -74,6 +116,9 @@ fn every_key_arrives() {
         wall_time = "3 s"
         boot_time = "4 s"
         response_body = "5 MiB"
+        response_time = "6 s"
+        requests_per_second = 13
+        burst = 14
         request_body = 6
         descriptors = 8
         threads = 9
@@ -90,19 +135,41 @@ fn every_key_arrives() {
         "#,
     );
     let server = &config.server;
-    assert_eq!(server.listen.len(), 2);
+    let tls = Listen { tls: true, proxy_protocol: true, ..listen("[::1]:80") };
+    assert_eq!(server.listen, [listen("127.0.0.1:0"), listen("unix:/run/s.sock"), tls]);
     assert_eq!(server.threads.map(|threads| threads.get()), Some(3));
+    let us = Duration::from_micros;
+    let times = [server.slice, server.drain, server.drain_delay].map(|time| time.as_micros());
+    assert_eq!(times, [250, 60_000_000, 2_000_000]);
+    let timeouts = [server.head_timeout, server.idle_timeout, server.body_timeout];
+    assert_eq!(timeouts, [8_000_000, 9_000_000, 10_000_000].map(us));
+    let limits = [server.max_connections, server.max_streams, server.max_head, server.max_headers];
+    assert_eq!(limits, [4, 5, 6 << 10, 7]);
+    assert_eq!((server.watch, server.trace), (false, Trace::Always));
+    let trust = ["10.0.0.0/8", "::1/128"].map(|network| network.parse().unwrap());
+    assert_eq!(server.forwarded.trust, trust);
+    assert_eq!(server.forwarded.headers, ForwardedHeaders::Both);
+    let certificate = Certificate { certificate: "/srv/a.pem".into(), key: "/etc/a.key".into() };
+    let client_auth = ClientAuth::Required { ca: "/srv/ca.pem".into() };
+    assert_eq!(config.tls, Some(Tls { certificates: vec![certificate], client_auth }));
     assert_eq!(
-        (server.slice, server.drain),
-        (Some(Duration::from_micros(250)), Duration::from_secs(60))
+        config.admin,
+        Some(Admin { listen: "127.0.0.1:1".parse().unwrap(), max_tenants: 2 })
     );
+    let file = AccessLogFile::Path("/srv/access.log".into());
+    assert_eq!(config.access_log, Some(AccessLog { file, format: AccessLogFormat::Json }));
 
     let [shop, constant] = &config.tenants[..] else { panic!("{config:?}") };
     let names = ["shop.example.com", "*.shop.example.com"].map(|n| Authority::parse(n).unwrap());
     assert_eq!(shop.authorities, names);
     assert_eq!((shop.path.as_str(), shop.ephemeral), ("/api/v1", false));
-    assert_eq!((shop.concurrency, shop.queue), (Some(7), Some(0)));
-    assert_eq!(shop.queue_time, Some(Duration::from_millis(70)));
+    assert_eq!((shop.concurrency, shop.queue), (7, 0));
+    assert_eq!(shop.queue_time, Duration::from_millis(70));
+    assert_eq!((shop.load, shop.cold_after), (Load::Start, None));
+    assert_eq!(shop.warmup, ["/", "/list?page=1"]);
+    assert_eq!((shop.rollback_on_faults, shop.weight), (2, 3));
+    let rate = shop.rate.map(|rate| (rate.requests_per_second.get(), rate.burst.get()));
+    assert_eq!(rate, Some((13, 14)));
     assert_eq!(
         shop.limits,
         Limits {
@@ -112,14 +179,14 @@ fn every_key_arrives() {
             boot_time: Duration::from_secs(4),
             memory: 1 << 20,
             response_body: 5 << 20,
-            response_time: Limits::default().response_time,
+            response_time: Duration::from_secs(6),
             request_body: 6,
             descriptors: 8,
             threads: 9,
             scratch: 10 << 10,
         }
     );
-    assert_eq!(shop.log, LogLimits { lines: Some(11), bytes: Some(12 << 10) });
+    assert_eq!(shop.log, LogLimits { lines: 11, bytes: 12 << 10 });
     let Serves::Program(program) = &shop.serves else { panic!("{shop:?}") };
     assert_eq!(program.file, Path::new("/opt/shop.elf"));
     assert_eq!(program.engine.as_deref(), Some("riscv"));
@@ -179,13 +246,13 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `path`, `program`, `queue_time`, `queue`, `respond`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?
 
     sandtide.toml:15:1: unknown key `args` in `[tenants.b]`
-    hint: known here: `authorities`, `concurrency`, `default`, `ephemeral`, `limits`, `path`, `program`, `queue_time`, `queue`, `respond`
+    hint: known here: `authorities`, `cold_after`, `concurrency`, `default`, `ephemeral`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
 
     sandtide.toml:16:13: unknown key `boddy` in `[tenants.b.respond]`
     hint: did you mean `body`?

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use sandtide_config::{Config, Serves, Tenant, parse_listen};
+use sandtide_config::{Config, Listen, ListenAddress, Serves, Tenant};
 use sandtide_engine::{Engine, Program};
 use sandtide_http::{Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime, Table};
@@ -39,23 +39,24 @@ pub struct Args {
     file: Option<PathBuf>,
     /// Listen on this address instead of the configured ones; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
-    listen: Vec<SocketAddr>,
+    listen: Vec<ListenAddress>,
     /// Reactor threads [default: as configured, or one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    parse_listen(text).map_err(|error| format!("{error}: {}", error.hint))
+fn parse_address(text: &str) -> Result<ListenAddress, String> {
+    ListenAddress::parse(text).map_err(|error| format!("{error}: {}", error.hint))
 }
 
 /// Serves; 1 if no tenant's program can be loaded.
 pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
-    let Config { mut server, tenants } = read(args.file.as_deref(), &engines)?;
+    let Config { mut server, tenants, .. } = read(args.file.as_deref(), &engines)?;
     if !args.listen.is_empty() {
-        server.listen.clone_from(&args.listen);
+        server.listen = args.listen.iter().cloned().map(Listen::from).collect();
     }
+    let addresses = server.listen.iter().map(tcp_address).collect::<anyhow::Result<Vec<_>>>()?;
     let loaded = loading::load_all(tenants, &engines);
     let failures: Vec<_> =
         loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
@@ -65,7 +66,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     }
 
     let options = host_options(&server, args.threads);
-    let host = Server::bind(&server.listen, options)?;
+    let host = Server::bind(&addresses, options)?;
     loaded.iter().for_each(|loaded| eprintln!("{}", describe(loaded, host.addresses())));
     let programs: Vec<_> = loaded.iter().filter_map(program).collect();
     let served = loaded.into_iter().map(|loaded| loaded.into_runtime().map(Arc::new));
@@ -82,6 +83,20 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The address of a listener, which is all that the host knows of one.
+fn tcp_address(listen: &Listen) -> anyhow::Result<SocketAddr> {
+    match listen {
+        Listen { address: ListenAddress::Tcp(address), tls: false, proxy_protocol: false } => {
+            Ok(*address)
+        }
+        Listen { address, .. } => {
+            let what = "the server speaks plain HTTP over TCP only";
+            let hint = "listen on an IP address and a port, without `tls` and `proxy_protocol`";
+            Err(Hinted::new(format!("cannot listen on `{address}`: {what}"), hint).into())
+        }
+    }
+}
+
 fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
     match &loaded.answer {
         Ok(Answer::Program(program)) => Some((loaded.tenant.name.clone(), program.clone())),
@@ -96,8 +111,7 @@ fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>)
 }
 
 fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
-    let default = runtime::Options::default();
-    runtime::Options { slice: server.slice.unwrap_or(default.slice) }
+    runtime::Options { slice: server.slice }
 }
 
 /// Where a tenant answers, and how long its program took to load.
