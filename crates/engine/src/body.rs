@@ -95,6 +95,11 @@ impl RequestBody {
         Poll::Ready(Ok(&self.pending))
     }
 
+    /// Why the body broke off, if [`Self::poll_data`] has said that it did.
+    pub fn broken(&self) -> Option<&BodyError> {
+        self.broken.as_ref()
+    }
+
     /// Drops the first `n` bytes of what [`Self::poll_data`] showed.
     ///
     /// # Panics
@@ -135,6 +140,7 @@ mod tests {
         body.consume(4);
         for _ in 0..2 {
             assert_eq!(body.poll_data(&mut cx), Poll::Ready(Err(BodyError::Aborted)));
+            assert_eq!(body.broken(), Some(&BodyError::Aborted));
         }
     }
 }

@@ -138,6 +138,10 @@ impl Delivery {
             if context.exchange.response.is_finished() {
                 return Ok(GuestCall::Wait);
             }
+            // Whose body was cut off need not be answered: that is the client's doing.
+            if let Some(error) = context.exchange.body.broken() {
+                return Err(Fault::RequestBody(error.clone()).into());
+            }
             return Err(misuse(call::NEXT_REQUEST, "the request before it has no answer yet"));
         }
         let length = request::write(block, capacity, context)?;
