@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use sandtide_engine as engine;
 use sandtide_runtime::Broken;
 
-use crate::watched::Watched;
+use crate::{framing, watched::Watched};
 
 /// What hyper sends.
 pub(crate) enum ResponseBody {
@@ -119,7 +119,10 @@ impl Stream {
             Some(Ok(engine::Frame::Trailers(_))) | None if self.left.is_some_and(|n| n > 0) => {
                 Some(Err(BodyError::Length(id)))
             }
-            Some(Ok(engine::Frame::Trailers(map))) => Some(Ok(Frame::trailers(map))),
+            Some(Ok(engine::Frame::Trailers(mut map))) => {
+                framing::clean_trailers(&mut map);
+                Some(Ok(Frame::trailers(map)))
+            }
             Some(Err(broken)) => Some(Err(broken.into())),
             None => None,
         })

@@ -76,6 +76,13 @@ fn announced_length(headers: &HeaderMap) -> Option<u64> {
     if values.next().is_some() || !is_number { None } else { value.parse().ok() }
 }
 
+/// Takes out of a guest's trailers what would frame a message: a client that reads trailers like
+/// headers must not be led astray.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    take_framing(trailers);
+    trailers.remove(header::TRAILER);
+}
+
 /// Announces the trailers of a response that is complete.
 pub(crate) fn announce(headers: &mut HeaderMap, trailers: &HeaderMap) {
     headers.remove(header::TRAILER);
@@ -139,6 +146,14 @@ mod tests {
             assert_eq!(take_framing(&mut map), None, "{lengths:?}");
             assert!(map.is_empty());
         }
+    }
+
+    #[test]
+    fn trailers_frame_nothing() {
+        let mut map =
+            headers(&[("x-sum", "1"), ("connection", "x-hop"), ("x-hop", "1"), ("trailer", "x")]);
+        clean_trailers(&mut map);
+        assert_eq!(map, headers(&[("x-sum", "1")]));
     }
 
     #[test]

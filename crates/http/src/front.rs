@@ -9,13 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, service::Service};
 use sandtide_engine::ResponseHead;
 use sandtide_runtime::{Begun, Reactor, Reply, Whole};
 
 use crate::{
     body::ResponseBody,
+    check,
     framing::{self, Content},
     source::request_body,
     watched::Watched,
@@ -49,7 +50,7 @@ impl Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let (parts, incoming) = request.into_parts();
-        if let Err(text) = check(&parts) {
+        if let Err(text) = check::check(&parts, &incoming) {
             return Answering::Ready(Some(bad_request(text)));
         }
         let is_head = parts.method == Method::HEAD;
@@ -111,21 +112,6 @@ impl Pending {
     }
 }
 
-/// What hyper lets through and HTTP does not (RFC 9112 §3.2).
-fn check(request: &Parts) -> Result<(), &'static str> {
-    if request.method == Method::CONNECT {
-        return Err("this is not a proxy");
-    }
-    let mut hosts = request.headers.get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if host.to_str().is_ok() => Ok(()),
-        (None, _) if request.version < Version::HTTP_11 => Ok(()),
-        (None, _) => Err("the request has no host header"),
-        (Some(_), None) => Err("the host header is malformed"),
-        (Some(_), Some(_)) => Err("the request has more than one host header"),
-    }
-}
-
 #[cold]
 fn bad_request(text: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Full(format!("400: {text}\n").into()));
@@ -133,6 +119,8 @@ fn bad_request(text: &'static str) -> Response<ResponseBody> {
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    // What follows on this connection may be part of what was not understood.
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -150,7 +138,8 @@ fn response(whole: Whole, is_head: bool) -> Response<ResponseBody> {
         }
         Content::Body => match trailers {
             None => ResponseBody::Full(body),
-            Some(trailers) => {
+            Some(mut trailers) => {
+                framing::clean_trailers(&mut trailers);
                 framing::announce(&mut headers, &trailers);
                 ResponseBody::trailing(body, *trailers)
             }

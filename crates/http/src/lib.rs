@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod check;
 mod connection;
 mod framing;
 mod front;
