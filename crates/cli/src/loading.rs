@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sandtide_config::{Authority, Program, Serves, Tenant};
 use sandtide_engine::{Engine, ProgramSource};
 use sandtide_runtime::{
-    self as runtime, Admission, Answer, FixedResponse, LogPolicy, Route, TenantLog,
+    self as runtime, Admission, Answer, FixedResponse, LogPolicy, Route, Slot, TenantLog,
 };
 
 use crate::choose;
@@ -24,13 +24,21 @@ use crate::choose;
 pub struct Loaded {
     pub tenant: Tenant,
     /// What it answers with, or why it cannot.
-    pub answer: anyhow::Result<Answer>,
+    pub answer: anyhow::Result<Content>,
     /// The engine that runs it; `None` for a constant, or if none was found.
     pub engine: Option<&'static str>,
     /// Where the output of its guests goes, that of the initialisation included.
     pub log: Arc<TenantLog>,
     /// How long it took.
     pub time: Duration,
+}
+
+/// What a tenant has to answer with.
+pub enum Content {
+    /// A program.
+    Program(Arc<dyn sandtide_engine::Program>),
+    /// A constant.
+    Fixed(FixedResponse),
 }
 
 /// Loads the programs of all tenants, as many at a time as there are cores. The order is kept.
@@ -59,7 +67,7 @@ pub fn load(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> Loaded {
     let log = Arc::new(TenantLog::new(tenant.name.as_str(), log_policy(&tenant)));
     let mut engine = None;
     let answer = match &tenant.serves {
-        Serves::Respond(respond) => Ok(Answer::Fixed(FixedResponse {
+        Serves::Respond(respond) => Ok(Content::Fixed(FixedResponse {
             status: respond.status,
             headers: respond.headers.clone(),
             body: Bytes::from(respond.body.clone()),
@@ -84,7 +92,7 @@ fn load_program(
     program: &Program,
     engines: &[Arc<dyn Engine>],
     log: &Arc<TenantLog>,
-) -> anyhow::Result<(&'static str, Answer)> {
+) -> anyhow::Result<(&'static str, Content)> {
     let image = choose::read(&program.file)?;
     let engine = choose::engine(engines, program.engine.as_deref(), &program.file, &image)?;
     // The guest learns nothing of where the host keeps its program.
@@ -97,7 +105,7 @@ fn load_program(
         files: program.files.clone(),
     };
     let loaded = engine.load(&source, &tenant.limits, log.console())?;
-    Ok((engine.name(), Answer::Program(loaded)))
+    Ok((engine.name(), Content::Program(loaded)))
 }
 
 /// Says which system calls of a tenant's guests the engine does not have, if there are any.
@@ -120,8 +128,11 @@ impl Loaded {
     /// The tenant as the runtime serves it: with 503 if its program could not be loaded.
     pub fn into_runtime(self) -> anyhow::Result<runtime::Tenant> {
         let Self { tenant, answer, log, .. } = self;
-        let answer =
-            answer.unwrap_or_else(|error| Answer::Unavailable { reason: format!("{error:#}") });
+        let answer = match answer {
+            Ok(Content::Program(program)) => Answer::Program(Slot::loaded(program)),
+            Ok(Content::Fixed(fixed)) => Answer::Fixed(fixed),
+            Err(error) => Answer::Program(Slot::failed(format!("{error:#}"))),
+        };
         let admission = Admission {
             concurrency: tenant.concurrency,
             queue: tenant.queue,

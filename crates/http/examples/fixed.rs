@@ -10,7 +10,7 @@ use sandtide_engine::{
     Console, Outcome, Program, ProgramId, Progress, ResetError, Sandbox, SpawnError, Turn, Usage,
 };
 use sandtide_http::{Options, Server};
-use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Table, Tenant};
+use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Slot, Table, Tenant};
 
 /// A program without a guest.
 struct Empty;
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8081".to_owned());
     let answer = match args.next().as_deref() {
-        Some("empty") => Answer::Program(Arc::new(Empty)),
+        Some("empty") => Answer::Program(Slot::loaded(Arc::new(Empty))),
         _ => Answer::Fixed(FixedResponse::text("Hello, World!")),
     };
     let tenant = Tenant::new("fixed", vec![Route::everything()], answer);

@@ -48,9 +48,7 @@ impl Plan {
         let http = Rc::new(self.options.http1());
         spawn_local(drive_turnstile(reactor.clone()));
         spawn_local(finish_abandoned(reactor.clone()));
-        if self.index == 0 {
-            spawn_local(tick(reactor.clone()));
-        }
+        spawn_local(tick(reactor.clone()));
         let mut acceptors = Vec::new();
         for listener in self.listeners.drain(..) {
             let listener = TcpListener::from_std(listener)?;

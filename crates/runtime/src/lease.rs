@@ -1,22 +1,30 @@
 //! A sandbox in use, and the way back for it.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use sandtide_engine::{Exchange, Outcome, Progress, ResetError, SpawnError, Turn, Usage};
 
 use crate::{
     counters::{Counters, count},
-    local::{Home, Local},
-    pool::{Clean, Dirty},
+    local::{Home, Local, Permit},
+    pool::{Clean, Dirty, Pool},
     report,
-    tenant::{Answer, Tenant},
+    stateful::Hold,
+    tenant::Tenant,
+    version::Version,
 };
 
 /// A sandbox that serves an exchange. Dropped without [`Lease::settle`], the sandbox is
 /// destroyed.
 pub(crate) struct Lease {
     dirty: Dirty,
-    home: Home,
+    origin: Origin,
+}
+
+/// Where the sandbox goes back to, with the right to use it.
+enum Origin {
+    Pool(Rc<Pool>, Permit),
+    Stateful(Hold, Arc<Version>),
 }
 
 /// What becomes of the sandbox.
@@ -41,17 +49,36 @@ impl From<&Outcome> for Ending {
 }
 
 impl Lease {
-    /// Takes a sandbox from its home, or makes one.
-    pub(crate) fn take(local: &Local, home: Home, counters: &Counters) -> Result<Self, SpawnError> {
-        let idle = match &home {
-            Home::Pool(_) => local.pool.take(),
-            Home::Stateful(hold) => hold.take(),
-        };
-        let clean = match idle {
-            Some(clean) => clean,
-            None => spawn(&local.tenant, counters)?,
-        };
-        Ok(Self { dirty: clean.begin(), home })
+    /// Takes a sandbox from its home, or makes one. `pool` is of the version that serves.
+    pub(crate) fn take(
+        tenant: &Tenant,
+        pool: Rc<Pool>,
+        home: Home,
+        counters: &Counters,
+    ) -> Result<Self, SpawnError> {
+        match home {
+            Home::Pool(permit) => {
+                let clean = match pool.take() {
+                    Some(clean) => clean,
+                    None => spawn(tenant, &pool.version, counters)?,
+                };
+                Ok(Self { dirty: clean.begin(), origin: Origin::Pool(pool, permit) })
+            }
+            Home::Stateful(hold) => {
+                // It may have changed while this exchange stood in line.
+                let version = hold.version().unwrap_or_else(|| pool.version.clone());
+                let clean = match hold.take() {
+                    Some((clean, of)) if Arc::ptr_eq(&of, &version) => clean,
+                    other => {
+                        if let Some((clean, _)) = other {
+                            clean.retire();
+                        }
+                        spawn(tenant, &version, counters)?
+                    }
+                };
+                Ok(Self { dirty: clean.begin(), origin: Origin::Stateful(hold, version) })
+            }
+        }
     }
 
     pub(crate) fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress {
@@ -60,7 +87,7 @@ impl Lease {
 
     /// Whether the tenant's state is in this sandbox.
     pub(crate) fn keeps_state(&self) -> bool {
-        matches!(self.home, Home::Stateful(_))
+        matches!(self.origin, Origin::Stateful(..))
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -75,36 +102,36 @@ impl Lease {
         ending: Ending,
         counters: &Counters,
     ) {
-        let Self { dirty, home } = self;
+        let Self { dirty, origin } = self;
         let tenant = &*local.tenant;
-        let renewed = match (&home, ending) {
-            (Home::Pool(_), Ending::Answered | Ending::Abandoned) => dirty.reset(),
-            (Home::Stateful(_), Ending::Answered) => dirty.keep(),
-            (Home::Stateful(_), Ending::Abandoned) => {
+        let renewed = match (&origin, ending) {
+            (Origin::Pool(..), Ending::Answered | Ending::Abandoned) => dirty.reset(),
+            (Origin::Stateful(..), Ending::Answered) => dirty.keep(),
+            (Origin::Stateful(..), Ending::Abandoned) => {
                 report::state_lost(tenant, exchange, "the exchange did not end with an answer");
                 dirty.reset()
             }
             (_, Ending::Unsound) => {
                 dirty.retire();
-                if let Home::Stateful(_) = home {
+                if let Origin::Stateful(..) = origin {
                     report::state_lost(tenant, exchange, "the engine failed");
                 }
                 return;
             }
         };
         match renewed {
-            Ok(clean) => match &home {
-                Home::Pool(_) => local.pool.put(clean, tenant.admission.idle_sandboxes),
-                Home::Stateful(hold) => hold.put(clean),
+            Ok(clean) => match origin {
+                Origin::Pool(pool, _permit) => pool.put(clean),
+                Origin::Stateful(hold, version) => hold.put(clean, version),
             },
-            Err(error) => could_not_renew(&home, tenant, exchange, &error, counters),
+            Err(error) => could_not_renew(&origin, tenant, exchange, &error, counters),
         }
     }
 }
 
 #[cold]
 fn could_not_renew(
-    home: &Home,
+    origin: &Origin,
     tenant: &Tenant,
     exchange: &Exchange,
     error: &ResetError,
@@ -112,18 +139,13 @@ fn could_not_renew(
 ) {
     count(&counters.failed_resets);
     report::reset_failed(tenant, exchange, error);
-    if let Home::Stateful(_) = home {
+    if let Origin::Stateful(..) = origin {
         report::state_lost(tenant, exchange, "the sandbox was destroyed");
     }
 }
 
 #[cold]
-fn spawn(tenant: &Arc<Tenant>, counters: &Counters) -> Result<Clean, SpawnError> {
-    let Answer::Program(program) = &tenant.answer else {
-        return Err(SpawnError(sandtide_engine::EngineError::Invariant(
-            "only programs have sandboxes",
-        )));
-    };
+fn spawn(tenant: &Tenant, version: &Version, counters: &Counters) -> Result<Clean, SpawnError> {
     count(&counters.spawned);
-    Clean::spawn(&**program, tenant.log.console())
+    Clean::spawn(&*version.program, tenant.log.console())
 }

@@ -1,4 +1,4 @@
-//! A tenant on one reactor: its pool, its share of the concurrency limit, and who waits for it.
+//! A tenant on one reactor: its sandboxes, its share of the concurrency limit, and who waits for it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,23 +9,28 @@ use std::{
 };
 
 use crate::{
+    desk::{Closed, Desk},
     place::Place,
     pool::Pool,
+    slot::{Awaited, Failure},
     stateful::{Entry, Hold, HoldTicket},
-    tenant::Tenant,
+    tenant::{Answer, Tenant},
 };
 
 pub(crate) struct Local {
     pub(crate) tenant: Arc<Tenant>,
-    pub(crate) pool: Pool,
+    /// `None` for tenants without a program.
+    desk: Option<Desk>,
     share: u32,
     in_use: Cell<u32>,
+    /// Exchanges that wait for the program to be loaded.
+    loading: Cell<u32>,
     queue: RefCell<VecDeque<Rc<Place>>>,
 }
 
 /// Where a sandbox comes from and goes back to; with the right to use it.
 pub(crate) enum Home {
-    Pool(#[expect(dead_code, reason = "held for its drop")] Permit),
+    Pool(Permit),
     Stateful(Hold),
 }
 
@@ -46,6 +51,20 @@ pub(crate) struct PermitTicket {
     place: Option<Rc<Place>>,
 }
 
+/// A place among those who wait for the program. Dropping it leaves it.
+pub(crate) struct ProgramTicket {
+    local: Rc<Local>,
+    awaited: Awaited,
+}
+
+/// What came of asking for the program.
+pub(crate) enum Awaiting {
+    Program(ProgramTicket),
+    /// It cannot be had for now.
+    Failed(Failure),
+    Full,
+}
+
 /// What came of asking for admission.
 pub(crate) enum Admitted {
     Now(Home),
@@ -57,18 +76,45 @@ impl Local {
     /// The tenant on reactor `index` of `reactors`.
     pub(crate) fn new(tenant: Arc<Tenant>, index: usize, reactors: usize) -> Self {
         let share = share_of(tenant.admission.concurrency, index, reactors);
+        let desk = match &tenant.answer {
+            Answer::Program(slot) => Some(Desk::new(slot.clone(), tenant.admission.idle_sandboxes)),
+            Answer::Fixed(_) => None,
+        };
         Self {
             tenant,
-            pool: Pool::default(),
+            desk,
             share,
             in_use: Cell::new(0),
+            loading: Cell::new(0),
             queue: RefCell::default(),
         }
     }
 
+    /// The pool of the version that serves now, if one does.
+    pub(crate) fn pool(&self) -> Option<Rc<Pool>> {
+        self.desk.as_ref().and_then(Desk::pool)
+    }
+
+    /// What becomes of an exchange for which there is no pool.
+    #[cold]
+    pub(crate) fn await_program(self: &Rc<Self>) -> Awaiting {
+        let Some(desk) = &self.desk else { return Awaiting::Full };
+        if let Closed::Failed(failure) = desk.closed() {
+            return Awaiting::Failed(failure);
+        }
+        // As many as can be served or wait once it is loaded.
+        let room = self.share.saturating_add(self.tenant.admission.queue);
+        if self.loading.get() >= room {
+            return Awaiting::Full;
+        }
+        self.loading.set(self.loading.get() + 1);
+        let awaited = desk.slot.want(desk.generation());
+        Awaiting::Program(ProgramTicket { local: self.clone(), awaited })
+    }
+
     pub(crate) fn admit(self: &Rc<Self>) -> Admitted {
-        if !self.tenant.ephemeral {
-            return match Hold::enter(&self.tenant) {
+        if let (false, Some(desk)) = (self.tenant.ephemeral, &self.desk) {
+            return match Hold::enter(&desk.slot, self.tenant.admission.queue) {
                 Entry::Held(hold) => Admitted::Now(Home::Stateful(hold)),
                 Entry::Waiting(ticket) => Admitted::Waiting(Ticket::Stateful(ticket)),
                 Entry::Full => Admitted::Full,
@@ -97,8 +143,17 @@ impl Local {
         }
     }
 
-    pub(crate) fn in_use(&self) -> u32 {
-        self.in_use.get()
+    /// Idle sandboxes, and those in use.
+    pub(crate) fn sandboxes(&self) -> (usize, usize) {
+        (self.desk.as_ref().map_or(0, Desk::idle), self.in_use.get() as usize)
+    }
+
+    /// What is due now and then.
+    pub(crate) fn tick(&self) {
+        self.tenant.log.settle();
+        if let Some(desk) = &self.desk {
+            desk.tidy();
+        }
     }
 }
 
@@ -113,6 +168,19 @@ fn share_of(limit: u32, index: usize, reactors: usize) -> u32 {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.local.hand_on();
+    }
+}
+
+impl ProgramTicket {
+    /// Ready when there is something to know about the program.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.awaited.poll(cx)
+    }
+}
+
+impl Drop for ProgramTicket {
+    fn drop(&mut self) {
+        self.local.loading.set(self.local.loading.get() - 1);
     }
 }
 

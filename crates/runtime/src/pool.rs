@@ -10,7 +10,7 @@
 
 use std::{
     any::Any,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -20,7 +20,7 @@ use sandtide_engine::{
     Usage,
 };
 
-use crate::console::TenantConsole;
+use crate::{console::TenantConsole, version::Version};
 
 /// A sandbox at the start of an exchange.
 pub(crate) struct Clean(Inner);
@@ -122,27 +122,45 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// The idle sandboxes of one tenant on one reactor. The last one used is taken first: its memory
-/// is the warmest.
-#[derive(Default)]
+/// The idle sandboxes of one version of a tenant's program on one reactor. The last one used is
+/// taken first: its memory is the warmest.
 pub(crate) struct Pool {
+    pub(crate) version: Arc<Version>,
     idle: RefCell<Vec<Clean>>,
+    /// How many are kept.
+    limit: Cell<u32>,
 }
 
 impl Pool {
+    pub(crate) fn new(version: Arc<Version>, limit: u32) -> Self {
+        Self { version, idle: RefCell::default(), limit: Cell::new(limit) }
+    }
+
     pub(crate) fn take(&self) -> Option<Clean> {
         self.idle.borrow_mut().pop()
     }
 
-    /// Keeps the sandbox unless `limit` are kept already.
-    pub(crate) fn put(&self, clean: Clean, limit: u32) {
+    /// Keeps the sandbox unless enough are kept already.
+    pub(crate) fn put(&self, clean: Clean) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < limit as usize {
+        if idle.len() < self.limit.get() as usize {
             idle.push(clean);
         } else {
             drop(idle);
             clean.retire();
         }
+    }
+
+    /// Lets go of all idle sandboxes.
+    pub(crate) fn empty(&self) {
+        let idle = self.idle.take();
+        idle.into_iter().for_each(Clean::retire);
+    }
+
+    /// Lets go of all idle sandboxes, and of those in use when they come back.
+    pub(crate) fn close(&self) {
+        self.limit.set(0);
+        self.empty();
     }
 
     pub(crate) fn len(&self) -> usize {

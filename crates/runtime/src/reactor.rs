@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -19,13 +18,15 @@ use crate::{
     abandoned::Abandoned,
     counters::{Counters, Totals, count},
     lease::{Ending, Lease},
-    local::{Admitted, Home, Local},
+    local::{Admitted, Awaiting, Home, Local},
     log::EXCHANGE_TARGET,
+    pool::Pool,
     reply::{Begun, Refusal, Whole},
     report,
     serving::Serving,
+    slot::Failure,
     table::Table,
-    tenant::{Answer, Tenant},
+    tenant::Answer,
     timers::Timers,
     turnstile::Turnstile,
 };
@@ -46,7 +47,10 @@ pub struct Reactor {
 struct View {
     cache: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
     table: Arc<Table>,
-    locals: Vec<Rc<Local>>,
+    /// As many as there are tenants; those that had a request here.
+    locals: Vec<Option<Rc<Local>>>,
+    /// Their indices.
+    made: Vec<usize>,
     index: usize,
     reactors: usize,
 }
@@ -60,12 +64,8 @@ impl Reactor {
         slice: Slice,
         timers: Box<dyn Timers>,
     ) -> Self {
-        let table = shared.load_full();
-        let mut view =
-            View { cache: Cache::new(shared), table, locals: Vec::new(), index, reactors };
-        view.adopt();
         Self {
-            view: RefCell::new(view),
+            view: RefCell::new(View::new(shared, index, reactors)),
             turnstile: Rc::default(),
             abandoned: Abandoned::default(),
             timers,
@@ -91,9 +91,10 @@ impl Reactor {
         let local = {
             let mut view = self.view.borrow_mut();
             view.refresh();
-            let Some(local) = view.find(&request) else {
+            let Some(index) = view.find(&request) else {
                 return self.refuse(id, Refusal::NoTenant);
             };
+            let local = view.local(index);
             if let Some(rate) = local.tenant.admission.rate
                 && let Err(wait) = local.tenant.pace.take(rate, Instant::now())
             {
@@ -106,10 +107,6 @@ impl Reactor {
                     count(&self.counters.fixed);
                     return Begun::Whole(fixed.answer());
                 }
-                Answer::Unavailable { reason } => {
-                    report::refused(&local.tenant, id, reason);
-                    return self.refuse(id, Refusal::Unavailable);
-                }
             }
             local.clone()
         };
@@ -119,8 +116,9 @@ impl Reactor {
             return self.refuse(id, Refusal::BodyTooLarge);
         }
         let exchange = Exchange::new(id, request, body, limits.response_body);
+        let Some(pool) = local.pool() else { return self.await_program(local, exchange) };
         match local.admit() {
-            Admitted::Now(home) => self.first_slice(cx, local, home, exchange),
+            Admitted::Now(home) => self.first_slice(cx, local, pool, home, exchange),
             Admitted::Waiting(ticket) => {
                 Begun::Serving(Box::new(Serving::waiting(self.clone(), local, exchange, ticket)))
             }
@@ -131,15 +129,38 @@ impl Reactor {
         }
     }
 
+    /// The program is not loaded.
+    #[cold]
+    fn await_program(self: &Rc<Self>, local: Rc<Local>, exchange: Exchange) -> Begun {
+        let id = exchange.id;
+        match local.await_program() {
+            Awaiting::Program(ticket) => {
+                Begun::Serving(Box::new(Serving::loading(self.clone(), local, exchange, ticket)))
+            }
+            Awaiting::Failed(failure) => self.refuse(id, self.unavailable(&local, id, &failure)),
+            Awaiting::Full => {
+                report::refused(&local.tenant, id, "too many exchanges wait for the program");
+                self.refuse(id, Refusal::busy(local.tenant.admission.queue_time))
+            }
+        }
+    }
+
+    /// Why an exchange is turned away whose program could not be loaded.
+    pub(crate) fn unavailable(&self, local: &Local, id: ExchangeId, failure: &Failure) -> Refusal {
+        report::refused(&local.tenant, id, &failure.reason);
+        Refusal::unavailable(failure.retry_at.saturating_duration_since(Instant::now()))
+    }
+
     /// The fast path: a guest that answers in its first slice is served without a [`Serving`].
     fn first_slice(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
         local: Rc<Local>,
+        pool: Rc<Pool>,
         home: Home,
         mut exchange: Exchange,
     ) -> Begun {
-        let mut lease = match self.lease(&local, home, &exchange) {
+        let mut lease = match self.lease(&local, pool, home, &exchange) {
             Ok(lease) => lease,
             Err(refusal) => return Begun::Whole(refusal.answer(exchange.id)),
         };
@@ -176,10 +197,11 @@ impl Reactor {
     pub(crate) fn lease(
         &self,
         local: &Local,
+        pool: Rc<Pool>,
         home: Home,
         exchange: &Exchange,
     ) -> Result<Lease, Refusal> {
-        Lease::take(local, home, &self.counters).map_err(|SpawnError(error)| {
+        Lease::take(&local.tenant, pool, home, &self.counters).map_err(|SpawnError(error)| {
             count(&self.counters.engine_failures);
             report::failure(&local.tenant, exchange, &error);
             Refusal::Failure
@@ -261,21 +283,19 @@ impl Reactor {
         self.counters.totals()
     }
 
-    /// Does what is due now and then: hosts call it about once a second, on one reactor.
+    /// Does what is due now and then: hosts call it about once a second, on each reactor.
     pub fn tick(&self) {
         let mut view = self.view.borrow_mut();
         view.refresh();
-        for local in &view.locals {
-            local.tenant.log.settle();
-        }
+        view.made().for_each(|local| local.tick());
     }
 
     /// Idle sandboxes and running exchanges of all ephemeral tenants on this reactor.
     pub fn sandboxes(&self) -> (usize, usize) {
         let view = self.view.borrow();
-        let idle = view.locals.iter().map(|local| local.pool.len()).sum();
-        let busy = view.locals.iter().map(|local| local.in_use() as usize).sum();
-        (idle, busy)
+        view.made()
+            .map(|local| local.sandboxes())
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 
@@ -285,6 +305,12 @@ pub(crate) fn lane_of(local: &Rc<Local>) -> usize {
 }
 
 impl View {
+    fn new(shared: Arc<ArcSwap<Table>>, index: usize, reactors: usize) -> Self {
+        let table = shared.load_full();
+        let locals = vec![None; table.tenants.len()];
+        Self { cache: Cache::new(shared), table, locals, made: Vec::new(), index, reactors }
+    }
+
     /// Looks whether the control plane has swapped the table; one read of memory that nobody
     /// writes, as long as it has not.
     fn refresh(&mut self) {
@@ -295,23 +321,36 @@ impl View {
         }
     }
 
+    /// Takes what this reactor has of the tenants that are in both tables over into the new one.
     #[cold]
     fn adopt(&mut self) {
-        let mut known: HashMap<_, _> = std::mem::take(&mut self.locals)
-            .into_iter()
-            .map(|local| (Arc::as_ptr(&local.tenant), local))
-            .collect();
-        let new =
-            |tenant: &Arc<Tenant>| Rc::new(Local::new(tenant.clone(), self.index, self.reactors));
-        self.locals = self
-            .table
-            .tenants
-            .iter()
-            .map(|tenant| known.remove(&Arc::as_ptr(tenant)).unwrap_or_else(|| new(tenant)))
-            .collect();
+        let locals = vec![None; self.table.tenants.len()];
+        let mut before = std::mem::replace(&mut self.locals, locals);
+        for index in std::mem::take(&mut self.made) {
+            let Some(local) = before[index].take() else { continue };
+            if let Some(index) = self.table.index_of(&local.tenant) {
+                self.locals[index] = Some(local);
+                self.made.push(index);
+            }
+        }
     }
 
-    fn find(&self, request: &Parts) -> Option<&Rc<Local>> {
+    /// What this reactor has of a tenant. Made when it is needed for the first time: most tenants
+    /// of many are never asked for here.
+    fn local(&mut self, index: usize) -> &Rc<Local> {
+        self.locals[index].get_or_insert_with(|| {
+            self.made.push(index);
+            let tenant = self.table.tenants[index].clone();
+            Rc::new(Local::new(tenant, self.index, self.reactors))
+        })
+    }
+
+    fn made(&self) -> impl Iterator<Item = &Rc<Local>> {
+        self.made.iter().filter_map(|index| self.locals[*index].as_ref())
+    }
+
+    /// The index of the tenant that answers a request.
+    fn find(&self, request: &Parts) -> Option<usize> {
         let authority = match request.uri.authority() {
             Some(authority) => authority.as_str(),
             None => request
@@ -320,6 +359,6 @@ impl View {
                 .and_then(|host| host.to_str().ok())
                 .unwrap_or_default(),
         };
-        self.locals.get(self.table.router.find(authority, request.uri.path())?)
+        self.table.router.find(authority, request.uri.path())
     }
 }

@@ -50,7 +50,8 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoTenant,
-    Unavailable,
+    /// The program could not be loaded; it is tried again in so many seconds.
+    Unavailable(u64),
     /// Admission; a wait of so many seconds may help.
     Busy(u64),
     /// The tenant's rate; there is room again in so many seconds.
@@ -87,10 +88,16 @@ impl Refusal {
         Self::TooMany(whole_seconds(wait))
     }
 
+    pub(crate) fn unavailable(wait: Duration) -> Self {
+        Self::Unavailable(whole_seconds(wait))
+    }
+
     fn parts(self) -> (StatusCode, &'static str) {
         match self {
             Self::NoTenant => (StatusCode::NOT_FOUND, "nothing answers here"),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the program is not available"),
+            Self::Unavailable(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the program is not available")
+            }
             Self::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time"),
             Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, "too many requests a second"),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large"),
@@ -110,7 +117,7 @@ impl Refusal {
         if let Ok(value) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, value);
         }
-        if let Self::Busy(seconds) | Self::TooMany(seconds) = self {
+        if let Self::Busy(seconds) | Self::TooMany(seconds) | Self::Unavailable(seconds) = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         let body = Bytes::from(format!("{}: {text} (request {id})\n", status.as_u16()));

@@ -5,6 +5,7 @@
 //! to it, without a queue between them.
 //!
 //! ```text
+//!   Loading ──the program is there──▶ Queued, or
 //!   Queued ──admitted──▶ Running ◀───let through─── InLine
 //!                        │   │                       ▲ polled
 //!                        │   └──slice used up──▶ Sliced
@@ -25,7 +26,8 @@ use sandtide_engine::{
 use crate::{
     counters::count,
     lease::Lease,
-    local::{Local, Ticket},
+    local::{Admitted, Awaiting, Home, Local, ProgramTicket, Ticket},
+    pool::Pool,
     reactor::{Reactor, lane_of},
     reply::{Broken, Refusal, Reply, Whole},
     report,
@@ -53,6 +55,8 @@ pub struct Serving {
 }
 
 enum Stage {
+    /// Waits for the tenant's program, until then at the latest.
+    Loading(ProgramTicket, Instant),
     /// Waits for admission, until then at the latest.
     Queued(Ticket, Instant),
     /// May run. It waits for at most this time, if the guest said so.
@@ -110,6 +114,18 @@ impl Serving {
         Self::new(reactor, local, exchange, stage, now)
     }
 
+    /// An exchange whose program is being loaded.
+    pub(crate) fn loading(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        ticket: ProgramTicket,
+    ) -> Self {
+        let now = Instant::now();
+        let until = now + local.tenant.limits.boot_time + local.tenant.admission.queue_time;
+        Self::new(reactor, local, exchange, Stage::Loading(ticket, until), now)
+    }
+
     pub(crate) fn begun(
         reactor: Rc<Reactor>,
         local: Rc<Local>,
@@ -137,7 +153,9 @@ impl Serving {
     /// does not take what was sent, drops the serving at this time.
     pub fn deadline(&self) -> Instant {
         match self.stage {
-            Stage::Queued(_, until) => until + self.local.tenant.limits.wall_time,
+            Stage::Loading(_, until) | Stage::Queued(_, until) => {
+                until + self.local.tenant.limits.wall_time
+            }
             _ => self.deadline,
         }
     }
@@ -235,6 +253,7 @@ impl Serving {
     fn poll_step(&mut self, cx: &mut Context<'_>, ran: &mut bool) -> Poll<Step> {
         loop {
             match &mut self.stage {
+                Stage::Loading(..) => ready!(self.poll_program(cx)),
                 Stage::Queued(..) => ready!(self.poll_admission(cx)),
                 Stage::Sliced(_) => self.stand_in_line(),
                 Stage::InLine(_, place) => {
@@ -269,27 +288,80 @@ impl Serving {
     }
 
     /// Ready when the stage has changed.
+    fn poll_program(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Stage::Loading(ticket, until) = &mut self.stage else { return Poll::Ready(()) };
+        let until = *until;
+        if ticket.poll(cx).is_pending() {
+            ready!(self.poll_timer(cx, until));
+            self.give_up("waited too long for the program to be loaded");
+            return Poll::Ready(());
+        }
+        self.timer = None;
+        let Some(pool) = self.local.pool() else {
+            self.await_program(until);
+            return Poll::Ready(());
+        };
+        match self.local.admit() {
+            Admitted::Now(home) => self.lease(pool, home),
+            Admitted::Waiting(ticket) => {
+                let queue_time = self.local.tenant.admission.queue_time;
+                self.stage = Stage::Queued(ticket, until.min(Instant::now() + queue_time));
+            }
+            Admitted::Full => self.give_up("too many exchanges wait"),
+        }
+        Poll::Ready(())
+    }
+
+    /// There is no program, or none any more.
+    fn await_program(&mut self, until: Instant) {
+        // Leaves its place among those who wait, so that it may come back to it.
+        self.stage = UNFINISHED;
+        match self.local.await_program() {
+            Awaiting::Program(ticket) => self.stage = Stage::Loading(ticket, until),
+            Awaiting::Failed(failure) => {
+                count(&self.reactor.counters.refused);
+                let refusal = self.reactor.unavailable(&self.local, self.exchange.id, &failure);
+                self.stage = Stage::Over(Err(refusal));
+            }
+            Awaiting::Full => self.give_up("too many exchanges wait for the program"),
+        }
+    }
+
+    /// Ready when the stage has changed.
     fn poll_admission(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Stage::Queued(ticket, until) = &mut self.stage else { return Poll::Ready(()) };
         let until = *until;
         if let Poll::Ready(home) = ticket.poll(cx) {
-            self.stage = match self.reactor.lease(&self.local, home, &self.exchange) {
-                Err(refusal) => Stage::Over(Err(refusal)),
-                Ok(lease) if self.reactor.turnstile().has_lane(lane_of(&self.local)) => {
-                    Stage::Sliced(lease)
-                }
-                Ok(lease) => Stage::Running(lease, None),
-            };
             self.timer = None;
-            self.started = Instant::now();
-            self.deadline = self.started + self.local.tenant.limits.wall_time;
+            match self.local.pool() {
+                Some(pool) => self.lease(pool, home),
+                None => self.await_program(until),
+            }
             return Poll::Ready(());
         }
         ready!(self.poll_timer(cx, until));
-        count(&self.reactor.counters.refused);
-        report::refused(&self.local.tenant, self.exchange.id, "waited too long for a sandbox");
-        self.stage = Stage::Over(Err(Refusal::busy(self.local.tenant.admission.queue_time)));
+        self.give_up("waited too long for a sandbox");
         Poll::Ready(())
+    }
+
+    /// It was admitted, and its time begins.
+    fn lease(&mut self, pool: Rc<Pool>, home: Home) {
+        self.stage = match self.reactor.lease(&self.local, pool, home, &self.exchange) {
+            Err(refusal) => Stage::Over(Err(refusal)),
+            Ok(lease) if self.reactor.turnstile().has_lane(lane_of(&self.local)) => {
+                Stage::Sliced(lease)
+            }
+            Ok(lease) => Stage::Running(lease, None),
+        };
+        self.started = Instant::now();
+        self.deadline = self.started + self.local.tenant.limits.wall_time;
+    }
+
+    /// It was not admitted in time.
+    fn give_up(&mut self, reason: &str) {
+        count(&self.reactor.counters.refused);
+        report::refused(&self.local.tenant, self.exchange.id, reason);
+        self.stage = Stage::Over(Err(Refusal::busy(self.local.tenant.admission.queue_time)));
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {

@@ -10,18 +10,18 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::{pool::Clean, tenant::Tenant};
+use crate::{pool::Clean, slot::Slot, version::Version};
 
 /// The sandbox and the line before it.
 #[derive(Default)]
 pub(crate) struct Stateful {
-    slot: Mutex<Slot>,
+    inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
-struct Slot {
-    /// Not made yet, lost, or with its holder, if `None`.
-    sandbox: Option<Clean>,
+struct Inner {
+    /// Not made yet, lost, or with its holder, if `None`; with the version that it runs.
+    sandbox: Option<(Clean, Arc<Version>)>,
     holder: Option<u64>,
     next_ticket: u64,
     line: VecDeque<(u64, Waker)>,
@@ -29,12 +29,12 @@ struct Slot {
 
 /// The sole right to the sandbox. Dropping it hands it on.
 pub(crate) struct Hold {
-    tenant: Arc<Tenant>,
+    slot: Arc<Slot>,
 }
 
 /// A place in the line. Dropping it leaves the line.
 pub(crate) struct HoldTicket {
-    tenant: Arc<Tenant>,
+    slot: Arc<Slot>,
     /// `None` once the hold was taken.
     ticket: Option<u64>,
 }
@@ -47,12 +47,12 @@ pub(crate) enum Entry {
 }
 
 impl Stateful {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slot {
+impl Inner {
     /// Gives the sandbox to the next in line; wake it without the lock.
     #[must_use]
     fn hand_on(&mut self) -> Option<Waker> {
@@ -63,35 +63,40 @@ impl Slot {
 }
 
 impl Hold {
-    /// Takes the right to the tenant's sandbox, or a place in the line.
-    pub(crate) fn enter(tenant: &Arc<Tenant>) -> Entry {
-        let mut slot = tenant.stateful.slot();
-        let ticket = slot.next_ticket;
-        slot.next_ticket += 1;
-        if slot.holder.is_none() {
-            slot.holder = Some(ticket);
-            Entry::Held(Self { tenant: tenant.clone() })
-        } else if slot.line.len() < tenant.admission.queue as usize {
-            slot.line.push_back((ticket, Waker::noop().clone()));
-            Entry::Waiting(HoldTicket { tenant: tenant.clone(), ticket: Some(ticket) })
+    /// Takes the right to the tenant's sandbox, or one of `queue` places in the line.
+    pub(crate) fn enter(slot: &Arc<Slot>, queue: u32) -> Entry {
+        let mut inner = slot.stateful.inner();
+        let ticket = inner.next_ticket;
+        inner.next_ticket += 1;
+        if inner.holder.is_none() {
+            inner.holder = Some(ticket);
+            Entry::Held(Self { slot: slot.clone() })
+        } else if inner.line.len() < queue as usize {
+            inner.line.push_back((ticket, Waker::noop().clone()));
+            Entry::Waiting(HoldTicket { slot: slot.clone(), ticket: Some(ticket) })
         } else {
             Entry::Full
         }
     }
 
-    pub(crate) fn take(&self) -> Option<Clean> {
-        self.tenant.stateful.slot().sandbox.take()
+    /// The version that serves. It does not change while there is a holder, except to nothing.
+    pub(crate) fn version(&self) -> Option<Arc<Version>> {
+        self.slot.version()
+    }
+
+    pub(crate) fn take(&self) -> Option<(Clean, Arc<Version>)> {
+        self.slot.stateful.inner().sandbox.take()
     }
 
     /// Leaves the sandbox for the next holder.
-    pub(crate) fn put(&self, clean: Clean) {
-        self.tenant.stateful.slot().sandbox = Some(clean);
+    pub(crate) fn put(&self, clean: Clean, version: Arc<Version>) {
+        self.slot.stateful.inner().sandbox = Some((clean, version));
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let next = self.tenant.stateful.slot().hand_on();
+        let next = self.slot.stateful.inner().hand_on();
         if let Some(waker) = next {
             waker.wake();
         }
@@ -101,12 +106,12 @@ impl Drop for Hold {
 impl HoldTicket {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Hold> {
         let Some(ticket) = self.ticket else { return Poll::Pending };
-        let mut slot = self.tenant.stateful.slot();
-        if slot.holder == Some(ticket) {
+        let mut inner = self.slot.stateful.inner();
+        if inner.holder == Some(ticket) {
             self.ticket = None;
-            return Poll::Ready(Hold { tenant: self.tenant.clone() });
+            return Poll::Ready(Hold { slot: self.slot.clone() });
         }
-        if let Some((_, waker)) = slot.line.iter_mut().find(|(other, _)| *other == ticket) {
+        if let Some((_, waker)) = inner.line.iter_mut().find(|(other, _)| *other == ticket) {
             waker.clone_from(cx.waker());
         }
         Poll::Pending
@@ -116,14 +121,14 @@ impl HoldTicket {
 impl Drop for HoldTicket {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        let mut slot = self.tenant.stateful.slot();
-        let next = if slot.holder == Some(ticket) {
-            slot.hand_on()
+        let mut inner = self.slot.stateful.inner();
+        let next = if inner.holder == Some(ticket) {
+            inner.hand_on()
         } else {
-            slot.line.retain(|(other, _)| *other != ticket);
+            inner.line.retain(|(other, _)| *other != ticket);
             None
         };
-        drop(slot);
+        drop(inner);
         if let Some(waker) = next {
             waker.wake();
         }

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     route::Route,
     router::{Conflict, Router},
@@ -13,6 +15,8 @@ use crate::{
 pub struct Table {
     pub(crate) tenants: Vec<Arc<Tenant>>,
     pub(crate) router: Router,
+    /// Where a tenant stands in `tenants`, by its address.
+    indices: FxHashMap<usize, usize>,
 }
 
 /// Tenants that cannot live in one table.
@@ -72,7 +76,14 @@ impl Table {
                 TableError::Conflict { route, first, second }
             }
         })?;
-        Ok(Self { tenants, router })
+        let addresses = tenants.iter().map(|tenant| Arc::as_ptr(tenant).addr());
+        let indices = addresses.enumerate().map(|(index, address)| (address, index)).collect();
+        Ok(Self { tenants, router, indices })
+    }
+
+    /// Where this very tenant stands in the table, if it does.
+    pub(crate) fn index_of(&self, tenant: &Arc<Tenant>) -> Option<usize> {
+        self.indices.get(&Arc::as_ptr(tenant).addr()).copied()
     }
 
     /// The tenants, in the order they were given.

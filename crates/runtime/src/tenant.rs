@@ -4,35 +4,29 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use sandtide_engine::{Limits, Program, ResponseHead};
+use sandtide_engine::{Limits, ResponseHead};
 
 use crate::{
     log::TenantLog,
     rate::{Pace, Rate},
     reply::Whole,
     route::Route,
-    stateful::Stateful,
+    slot::Slot,
 };
 
 /// What a tenant answers with.
 pub enum Answer {
     /// A program, in a sandbox.
-    Program(Arc<dyn Program>),
+    Program(Arc<Slot>),
     /// Always the same response, without a sandbox.
     Fixed(FixedResponse),
-    /// 503, because the program could not be loaded. The reason is for the log only.
-    Unavailable {
-        /// Why.
-        reason: String,
-    },
 }
 
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Program(program) => write!(f, "Program({})", program.id()),
+            Self::Program(slot) => write!(f, "Program({slot:?})"),
             Self::Fixed(fixed) => write!(f, "Fixed({})", fixed.status),
-            Self::Unavailable { reason } => write!(f, "Unavailable({reason})"),
         }
     }
 }
@@ -117,7 +111,6 @@ pub struct Tenant {
     pub ephemeral: bool,
     /// Where the output of its guests and the reports of its faults go.
     pub log: Arc<TenantLog>,
-    pub(crate) stateful: Stateful,
     pub(crate) pace: Pace,
 }
 
@@ -133,7 +126,6 @@ impl Tenant {
             limits: Limits::default(),
             admission: Admission::default(),
             ephemeral: true,
-            stateful: Stateful::default(),
             pace: Pace::default(),
         }
     }

@@ -2,64 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod bench;
 mod fake;
 
 use std::{
-    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, atomic::Ordering::SeqCst},
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
 
+use bench::{Clock, Woken, begin_at, head, noop, text};
 use bytes::Bytes;
 use fake::{Act, Fake, Gate, answer, trap};
 use http::StatusCode;
 use sandtide_engine::{Fault, Frame, RequestBody};
 use sandtide_runtime::{
     Admission, Answer, Begun, FixedResponse, Options, Rate, Reactor, Reply, Route, Runtime,
-    Serving, Sleep, Table, Tenant, Timers, Whole,
+    Serving, Slot, Table, Tenant, Whole,
 };
-
-/// When a timer would go off, and whether it has.
-type Armed = (Instant, Rc<Cell<bool>>);
-
-/// Timers that go off when the test says so.
-#[derive(Clone, Default)]
-struct Clock {
-    armed: Rc<RefCell<Vec<Armed>>>,
-}
-
-impl Timers for Clock {
-    fn sleep_until(&self, at: Instant) -> Sleep {
-        let fired = Rc::new(Cell::new(false));
-        self.armed.borrow_mut().push((at, fired.clone()));
-        Box::pin(poll_fn(move |_| if fired.get() { Poll::Ready(()) } else { Poll::Pending }))
-    }
-}
-
-impl Clock {
-    fn fire_all(&self) -> usize {
-        let armed = self.armed.take();
-        armed.iter().for_each(|(_, fired)| fired.set(true));
-        armed.len()
-    }
-}
-
-/// Counts wake-ups.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
 
 struct Bench {
     fake: Arc<Fake>,
@@ -70,7 +33,7 @@ struct Bench {
 
 fn tenant(name: &str, authority: &str, fake: &Arc<Fake>) -> Tenant {
     let routes = vec![Route::new(authority, "/").unwrap()];
-    Tenant::new(name, routes, Answer::Program(fake.clone()))
+    Tenant::new(name, routes, Answer::Program(Slot::loaded(fake.clone())))
 }
 
 fn bench(
@@ -86,15 +49,6 @@ fn bench(
     let clock = Clock::default();
     let reactor = runtime.reactor(0, 1, Box::new(clock.clone()));
     Bench { fake, clock, reactor, runtime }
-}
-
-fn noop() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
-fn begin_at(reactor: &Rc<Reactor>, uri: &str) -> Begun {
-    let (parts, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
-    reactor.begin(&mut noop(), parts, |_| RequestBody::empty())
 }
 
 impl Bench {
@@ -118,17 +72,6 @@ impl Bench {
 
     fn idle_and_busy(&self) -> (usize, usize) {
         self.reactor.sandboxes()
-    }
-}
-
-fn text(whole: &Whole) -> &str {
-    std::str::from_utf8(&whole.body).unwrap()
-}
-
-fn head(serving: &mut Serving) -> Reply {
-    match serving.poll_head(&mut noop()) {
-        Poll::Ready(reply) => reply,
-        Poll::Pending => panic!("the head is pending"),
     }
 }
 
@@ -265,16 +208,15 @@ fn a_response_streams_and_its_guest_runs_only_when_polled() {
     let mut serving = bench.serving("/s");
     let Reply::Streaming(head) = head(&mut serving) else { panic!("streams") };
     assert_eq!(head.status, 201);
-    let woken = Arc::new(Woken::default());
-    let waker = Waker::from(woken.clone());
-    let mut cx = Context::from_waker(&waker);
+    let woken = Woken::new();
+    let mut cx = woken.context();
     let Poll::Ready(Some(Ok(Frame::Data(data)))) = serving.poll_frame(&mut cx) else { panic!() };
     assert_eq!(data, "one");
     assert!(serving.poll_frame(&mut cx).is_pending());
     assert_eq!(bench.clock.armed.borrow().len(), 1, "the deadline");
     let runs = bench.fake.stats.runs.load(SeqCst);
     gate.open();
-    assert!(woken.0.load(SeqCst) > 0, "the gate wakes the host");
+    assert!(woken.times() > 0, "the gate wakes the host");
     assert_eq!(bench.fake.stats.runs.load(SeqCst), runs, "and does not run the guest");
     let Poll::Ready(Some(Ok(Frame::Data(data)))) = serving.poll_frame(&mut cx) else { panic!() };
     assert_eq!(data, "two");
@@ -492,11 +434,12 @@ fn tables_are_swapped_and_running_exchanges_end_by_the_old_one() {
     assert_eq!(text(&whole), "old");
     drop(old);
     assert_eq!(bench.fake.stats.destroyed.load(SeqCst), 1, "the old tenant's pool is gone");
-    let down = Answer::Unavailable { reason: "it has a secret".into() };
+    let down = Answer::Program(Slot::failed("it has a secret"));
     let tenant = Tenant::new("down", vec![Route::everything()], down);
     bench.runtime.replace(Table::build([Arc::new(tenant)]).unwrap());
     let whole = bench.whole("/");
     assert_eq!(whole.head.status, 503);
+    assert!(whole.head.headers.contains_key("retry-after"));
     assert!(!text(&whole).contains("secret"));
 }
 

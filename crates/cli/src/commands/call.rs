@@ -11,10 +11,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use sandtide_config::{Authority, Tenant, suggest};
 use sandtide_engine::{Exchange, ExchangeId, Outcome, Program, RequestBody, ResponseHead};
-use sandtide_runtime::{Answer, FixedResponse};
+use sandtide_runtime::FixedResponse;
 
 use crate::{
-    engines, exchange, loading,
+    engines, exchange,
+    loading::{self, Content},
     report::{GuestFault, Hinted},
 };
 
@@ -70,15 +71,14 @@ pub fn call(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = loading::load(tenant, &engines);
     let mut output = Output { include: args.include };
     match loaded.answer? {
-        Answer::Program(program) => {
+        Content::Program(program) => {
             let console = loaded.log.console();
             serve(&loaded.tenant, &*program, console, request, &mut output)?;
         }
-        Answer::Fixed(FixedResponse { status, headers, body }) => {
+        Content::Fixed(FixedResponse { status, headers, body }) => {
             output.head(&ResponseHead { status, headers })?;
             output.data(&body)?;
         }
-        Answer::Unavailable { reason } => bail!(reason),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,11 +3,10 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use sandtide_config::Serves;
-use sandtide_runtime::Answer;
 
 use crate::{
     engines,
-    loading::{self, Loaded},
+    loading::{self, Content, Loaded},
     report,
 };
 
@@ -33,7 +32,7 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     let failures: Vec<_> =
         loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
     for Loaded { tenant, answer, .. } in &loaded {
-        if let Ok(Answer::Program(program)) = answer
+        if let Ok(Content::Program(program)) = answer
             && let Some(note) = loading::unknown_calls(&tenant.name, &**program)
         {
             eprintln!("{note}");

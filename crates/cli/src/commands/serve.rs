@@ -11,11 +11,11 @@ use std::{
 use sandtide_config::{Config, Listen, ListenAddress, Serves, Tenant};
 use sandtide_engine::{Engine, Program};
 use sandtide_http::{Options, Server};
-use sandtide_runtime::{self as runtime, Answer, Runtime, Table};
+use sandtide_runtime::{self as runtime, Runtime, Table};
 
 use crate::{
     choose, engines,
-    loading::{self, Loaded},
+    loading::{self, Content, Loaded},
     report::{self, Hinted},
     signals,
 };
@@ -99,7 +99,7 @@ fn tcp_address(listen: &Listen) -> anyhow::Result<SocketAddr> {
 
 fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
     match &loaded.answer {
-        Ok(Answer::Program(program)) => Some((loaded.tenant.name.clone(), program.clone())),
+        Ok(Content::Program(program)) => Some((loaded.tenant.name.clone(), program.clone())),
         _ => None,
     }
 }

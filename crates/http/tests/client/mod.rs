@@ -10,7 +10,7 @@ use std::{
 };
 
 use sandtide_http::{Options, Server};
-use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Table, Tenant, Totals};
+use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Slot, Table, Tenant, Totals};
 use tokio::sync::oneshot;
 
 use crate::fake::{Act, Fake};
@@ -32,12 +32,12 @@ pub fn serve(
 ) -> TestServer {
     let fake = Fake::new(scripts);
     let routes = vec![Route::new("shop.test", "/").unwrap()];
-    let mut shop = Tenant::new("shop", routes, Answer::Program(fake.clone()));
+    let mut shop = Tenant::new("shop", routes, Answer::Program(Slot::loaded(fake.clone())));
     let mut options = Options { threads: 1, ..Options::default() };
     change(&mut shop, &mut options);
     let fixed = Answer::Fixed(FixedResponse::text("fixed"));
     let fixed = Tenant::new("fixed", vec![Route::new("fixed.test", "/").unwrap()], fixed);
-    let down = Answer::Unavailable { reason: "a secret".into() };
+    let down = Answer::Program(Slot::failed("a secret"));
     let down = Tenant::new("down", vec![Route::new("down.test", "/").unwrap()], down);
     let table = Table::build([shop, fixed, down].map(Arc::new)).unwrap();
     let runtime = Runtime::new(table, Default::default());
