@@ -15,6 +15,9 @@
  * sandtide_next_request: whatever is computed before that call is computed once, and whatever a
  * request changes is gone with its answer (unless the tenant has `ephemeral = false`).
  *
+ * A program that keeps its state between requests can also hand it over to the next version of
+ * itself: see sandtide_on_save.
+ *
  * Run as an ordinary Linux program, it serves plain HTTP/1.1 by itself, on 127.0.0.1 and port
  * $PORT (8000 if unset): see sandtide_devserver.h. SANDTIDE_NO_DEVSERVER leaves that out.
  *
@@ -129,6 +132,8 @@ struct sandtide_state_ {
     size_t body_capacity;
     void *trailers;
     void *devserver; /* not NULL outside a sandbox */
+    int (*save)(struct sandtide_string *state);
+    int (*restore)(struct sandtide_string state);
     uint64_t first_block[SANDTIDE_FIRST_CAPACITY_ / 8];
 };
 
@@ -198,6 +203,8 @@ static inline long sandtide_call_(long number, const void *first, size_t second)
 SANDTIDE_SHARED_ int sandtide_start_(void)
 {
     struct sandtide_state_ *state = &sandtide_state_;
+    long events = (state->save ? SANDTIDE_EVENT_SAVE : 0)
+                  | (state->restore ? SANDTIDE_EVENT_RESTORE : 0);
     long version = sandtide_guest_call_(SANDTIDE_CALL_VERSION, 0, 0);
     if (version < 0) {
         /* Plain Linux. Not only ENOSYS: some seccomp filters choose another errno. */
@@ -206,15 +213,29 @@ SANDTIDE_SHARED_ int sandtide_start_(void)
             return error;
     } else if (version != SANDTIDE_ABI_VERSION) {
         return -EPROTO;
+    } else if (events) {
+        /* A server that does not know this call hands no state over. */
+        sandtide_guest_call_(SANDTIDE_CALL_HANDLE, events, 0);
     }
     state->block = state->first_block;
     state->capacity = sizeof(state->first_block);
     return 0;
 }
 
+/* Whether a block is no client's request. */
+static inline int sandtide_is_event_(const void *block)
+{
+    return (((const struct sandtide_block_ *)block)->flags
+            & (SANDTIDE_REQUEST_FLAG_SAVE | SANDTIDE_REQUEST_FLAG_RESTORE))
+           != 0;
+}
+
+void sandtide_event_(void);
+
 /*
- * The rest of sandtide_next_request when the block was too small or the call failed. (It does not
- * see the caller's request, which can so stay in a register: no write to the stack, no page.)
+ * The rest of sandtide_next_request when the block was too small, the call failed, or an event came
+ * in place of a request. (It does not see the caller's request, which can so stay in a register: no
+ * write to the stack, no page.)
  */
 SANDTIDE_SHARED_ int sandtide_next_slow_(long length)
 {
@@ -225,18 +246,22 @@ SANDTIDE_SHARED_ int sandtide_next_slow_(long length)
                                               (long)state->block, (long)state->capacity);
         if (length < 0)
             return (int)length;
-        if ((size_t)length <= state->capacity)
-            break;
-        void *larger = malloc((size_t)length);
-        if (!larger)
-            return -ENOMEM;
-        if (state->block != (void *)state->first_block)
-            free(state->block);
-        state->block = larger;
-        state->capacity = (size_t)length;
-        length = sandtide_guest_call_(SANDTIDE_CALL_NEXT_REQUEST, (long)larger, length);
+        if ((size_t)length <= state->capacity) {
+            if (!sandtide_is_event_(state->block))
+                return 0;
+            sandtide_event_();
+        } else {
+            void *larger = malloc((size_t)length);
+            if (!larger)
+                return -ENOMEM;
+            if (state->block != (void *)state->first_block)
+                free(state->block);
+            state->block = larger;
+            state->capacity = (size_t)length;
+        }
+        length = sandtide_guest_call_(SANDTIDE_CALL_NEXT_REQUEST, (long)state->block,
+                                      (long)state->capacity);
     }
-    return 0;
 }
 
 /* ---- Requests ---------------------------------------------------------------------------- */
@@ -258,7 +283,8 @@ static inline int sandtide_next_request(struct sandtide_request *request)
     size_t capacity = state->capacity;
     long length =
         sandtide_guest_call_(SANDTIDE_CALL_NEXT_REQUEST, (long)block, (long)capacity);
-    if (SANDTIDE_UNLIKELY_((size_t)length > capacity)) { /* or negative */
+    if (SANDTIDE_UNLIKELY_((size_t)length > capacity /* or negative */
+                           || sandtide_is_event_(block))) {
         int error = sandtide_next_slow_(length);
         if (error)
             return error;
@@ -540,6 +566,36 @@ static inline int sandtide_respond_text(int status, const char *text)
     return sandtide_respond(status, &plain, 1, text, strlen(text));
 }
 
+/*
+ * Sends an interim response: a status from 102 to 199, and headers. At most
+ * SANDTIDE_RESPONSE_MAX_INTERIM of them, and none once the response has begun. A client may never
+ * see one: they are left out in HTTP/1.0, and wherever the server cannot send them. Returns as
+ * sandtide_send; ENOSYS if the server does not know interim responses.
+ */
+static inline int sandtide_inform(int status, const struct sandtide_field *headers, size_t count)
+{
+    struct sandtide_response *response = &sandtide_state_.response;
+    response->status = (uint32_t)status;
+    response->header_count = (uint32_t)count;
+    response->headers = headers;
+    return (int)sandtide_call_(SANDTIDE_CALL_INFORM, response, 0);
+}
+
+/*
+ * Tells the client what to fetch while the response is made (103 Early Hints, RFC 8297): `link` is
+ * the value of a Link header, such as `</style.css>; rel=preload; as=style`. Returns as
+ * sandtide_inform.
+ */
+static inline int sandtide_early_hints(const char *link)
+{
+    struct sandtide_field field;
+    field.name = "link";
+    field.value = link;
+    field.name_length = 4;
+    field.value_length = (uint32_t)strlen(link);
+    return sandtide_inform(103, &field, 1);
+}
+
 /* Begins a response that is sent piece by piece. Returns as sandtide_send. */
 static inline int sandtide_begin(int status, const struct sandtide_field *headers, size_t count)
 {
@@ -560,6 +616,56 @@ static inline int sandtide_write(const void *data, size_t length)
 static inline int sandtide_finish(const struct sandtide_field *trailers, size_t count)
 {
     return (int)sandtide_call_(SANDTIDE_CALL_FINISH, trailers, count);
+}
+
+/* ---- State across versions --------------------------------------------------------------- */
+
+/*
+ * A tenant with `ephemeral = false` keeps its state between requests. When its program is replaced,
+ * the server asks the old version to save its state and hands that to the new one, between two
+ * requests: docs/state.md. Both functions are to be called before the first sandtide_next_request;
+ * later they fail with EALREADY. Outside a sandbox there is one version only: handlers are never
+ * called.
+ *
+ * `save` sets `state` to the bytes to hand over, which must stay until it is called again, and
+ * returns 0; anything else says that it cannot.
+ */
+static inline int sandtide_on_save(int (*save)(struct sandtide_string *state))
+{
+    if (sandtide_state_.block)
+        return -EALREADY;
+    sandtide_state_.save = save;
+    return 0;
+}
+
+/*
+ * `restore` takes what an older version has saved, and returns 0; anything else says that it
+ * cannot. The bytes are there only during the call, and the program may have been any version.
+ */
+static inline int sandtide_on_restore(int (*restore)(struct sandtide_string state))
+{
+    if (sandtide_state_.block)
+        return -EALREADY;
+    sandtide_state_.restore = restore;
+    return 0;
+}
+
+/* Answers an event. */
+SANDTIDE_SHARED_ void sandtide_event_(void)
+{
+    struct sandtide_state_ *state = &sandtide_state_;
+    struct sandtide_request request;
+    struct sandtide_string bytes = {NULL, 0};
+    int failed = 1;
+    request.block_ = (const struct sandtide_block_ *)state->block;
+    if (request.block_->flags & SANDTIDE_REQUEST_FLAG_SAVE) {
+        if (state->save)
+            failed = state->save(&bytes);
+    } else if (state->restore && !sandtide_read_body(&request, SIZE_MAX - 1, &bytes)) {
+        failed = state->restore(bytes);
+        bytes.length = 0;
+    }
+    sandtide_respond(failed ? 500 : 200, NULL, 0, bytes.data, failed ? 0 : bytes.length);
 }
 
 #ifdef __cplusplus

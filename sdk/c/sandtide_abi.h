@@ -59,8 +59,8 @@
 #define SANDTIDE_CALL_HANDLE 0x535408
 /*
  * `(response) -> 0`: sends an interim response (status 102 to 199 and headers; `body` and
- * `trailers` of the struct are ignored), any number of which may come before `RESPOND` or
- * `BEGIN`, up to 16. The server may leave it out where it cannot be sent.
+ * `trailers` of the struct are ignored). Up to `response::MAX_INTERIM` of them may
+ * come before `RESPOND` or `BEGIN`. Where one cannot be sent, it is left out.
  */
 #define SANDTIDE_CALL_INFORM 0x535409
 
@@ -184,6 +184,8 @@
 #define SANDTIDE_RESPONSE_TRAILER_COUNT 40
 /* Size of the struct. */
 #define SANDTIDE_RESPONSE_SIZE 48
+/* The most interim responses to one request. */
+#define SANDTIDE_RESPONSE_MAX_INTERIM 16
 
 /*
  * A header or trailer field as a guest hands it over.

@@ -64,6 +64,7 @@ struct sandtide_devserver_ {
 
     /* Its response. */
     int begun, finished, chunked, bodiless;
+    int informed; /* interim responses before it */
     size_t out_length;
     char out[SANDTIDE_FIELD_MAX_BYTES + 4 * SANDTIDE_FIELD_MAX_COUNT + 512];
 };
@@ -425,7 +426,7 @@ SANDTIDE_SHARED_ int sandtide_dev_parse_(struct sandtide_devserver_ *server, uns
     status = sandtide_dev_framing_of_(server);
     if (status)
         return sandtide_dev_refuse_(server, status, "bad Host, Expect or body length");
-    server->begun = server->finished = 0;
+    server->begun = server->finished = server->informed = 0;
     server->id++;
     return 1;
 }
@@ -717,6 +718,27 @@ SANDTIDE_SHARED_ int sandtide_dev_put_fields_(struct sandtide_devserver_ *server
     return 0;
 }
 
+/* INFORM. HTTP/1.0 has no interim responses. */
+SANDTIDE_SHARED_ int sandtide_dev_inform_(struct sandtide_devserver_ *server,
+                                          const struct sandtide_response *response)
+{
+    int error;
+    if (server->begun)
+        return -EALREADY;
+    if (response->status < 102 || response->status > 199
+        || server->informed++ == SANDTIDE_RESPONSE_MAX_INTERIM)
+        return -EINVAL;
+    server->out_length = 0;
+    sandtide_dev_puts_(server, "HTTP/1.1 ");
+    sandtide_dev_put_number_(server, response->status, 10);
+    sandtide_dev_puts_(server, " \r\n");
+    error = sandtide_dev_put_fields_(server, response->headers, response->header_count);
+    if (error || !server->http11)
+        return error;
+    sandtide_dev_puts_(server, "\r\n");
+    return sandtide_dev_send_(server, server->out, server->out_length, 0);
+}
+
 /* Puts the head into `out`; `length` as in announced. 0, or a negated errno. */
 SANDTIDE_SHARED_ int sandtide_dev_head_(struct sandtide_devserver_ *server,
                                         const struct sandtide_response *response, uint64_t length)
@@ -856,6 +878,8 @@ SANDTIDE_SHARED_ long sandtide_devserver_call_(void *memory, long number, long f
     case SANDTIDE_CALL_BEGIN:
         return sandtide_dev_respond_(server, (const struct sandtide_response *)first,
                                      number == SANDTIDE_CALL_BEGIN);
+    case SANDTIDE_CALL_INFORM:
+        return sandtide_dev_inform_(server, (const struct sandtide_response *)first);
     case SANDTIDE_CALL_WRITE:
         return sandtide_dev_write_(server, (const void *)first, (size_t)second);
     case SANDTIDE_CALL_FINISH:

@@ -13,11 +13,17 @@
 // A handler takes a Request& and returns a Response; or it returns nothing and streams its
 // response with Request::begin. An exception that leaves it is written to standard error and
 // answered with 500.
+//
+// A program that keeps its state between requests can hand it over to the next version of itself:
+//
+//     sandtide::on_save([] { return std::to_string(count); });
+//     sandtide::on_restore([](std::string_view state) { count = std::stoul(std::string(state)); });
 #ifndef SANDTIDE_HPP
 #define SANDTIDE_HPP
 
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
@@ -270,6 +276,17 @@ public:
         return result;
     }
 
+    // Sends an interim response, with a status from 102 to 199, before the response; the client may
+    // never see it. See sandtide_inform.
+    void inform(int status, const std::vector<Field> &headers = {})
+    {
+        std::vector<sandtide_field> fields = detail::raw(headers);
+        detail::check("inform", sandtide_inform(status, fields.data(), fields.size()));
+    }
+
+    // Tells the client what to fetch meanwhile: `link` is the value of a Link header.
+    void early_hints(std::string_view link) { inform(103, {{"link", link}}); }
+
     // Begins a response that is sent piece by piece.
     Stream begin(int status, const std::vector<Field> &headers = {})
     {
@@ -307,6 +324,58 @@ void answer(Handler &handler, Request &request)
 }
 
 } // namespace detail
+
+namespace detail {
+
+inline std::function<std::string()> save_handler;
+inline std::function<void(std::string_view)> restore_handler;
+
+// Whether it ran without an exception.
+template <class Run>
+bool runs(const char *where, Run run)
+{
+    try {
+        run();
+        return true;
+    } catch (const std::exception &error) {
+        say(std::string("exception in ") + where + ": " + error.what());
+    } catch (...) {
+        say(std::string("exception in ") + where + ", not a std::exception");
+    }
+    return false;
+}
+
+inline int save(sandtide_string *state)
+{
+    static std::string saved;
+    if (!runs("on_save", [] { saved = save_handler(); }))
+        return 1;
+    *state = {saved.data(), saved.size()};
+    return 0;
+}
+
+inline int restore(sandtide_string state)
+{
+    return runs("on_restore", [&] { restore_handler(view(state)); }) ? 0 : 1;
+}
+
+} // namespace detail
+
+// Before serve: what returns the program's state when another version takes its place. An exception
+// that leaves it says that the state cannot be handed over. docs/state.md says when it is called.
+inline void on_save(std::function<std::string()> handler)
+{
+    detail::save_handler = std::move(handler);
+    detail::check("on_save", sandtide_on_save(detail::save));
+}
+
+// Before serve: what takes the state that the version before this one has saved. An exception that
+// leaves it says that it cannot be taken.
+inline void on_restore(std::function<void(std::string_view)> handler)
+{
+    detail::restore_handler = std::move(handler);
+    detail::check("on_restore", sandtide_on_restore(detail::restore));
+}
 
 // Answers requests until there are no more; returns what main should. Everything before this call
 // is done once, when the program is loaded.

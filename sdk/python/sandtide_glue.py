@@ -14,6 +14,14 @@ import re
 import sys
 
 HANDLER = "on_client_request"
+EVENTS = {
+    "on_save": (
+        0, "def on_save():", "sandtide_pythran::on_save([] { return program::on_save()(); });"),
+    "on_restore": (
+        1, "def on_restore(state):",
+        "sandtide_pythran::on_restore([](const sandtide_pythran::str &state) "
+        "{ program::on_restore()(state); });"),
+}
 PARAMETERS = (
     "method", "target", "path", "query", "authority", "headers", "body", "id", "time", "random",
 )
@@ -26,6 +34,7 @@ GLUE = """\
 int main()
 {{
     namespace program = __pythran_program;
+    {events}
     return sandtide_pythran::serve(
         [] {{ {boot} }},
         [](const sandtide_pythran::Request &request) {{
@@ -63,7 +72,7 @@ def parameters(node):
 
 
 def check(tree):
-    """The names of the handler's parameters, and whether there is an `on_init`."""
+    """The names of the handler's parameters, whether there is an `on_init`, and which events."""
     handler, init = function(tree, HANDLER), function(tree, "on_init")
     if handler is None:
         raise Refused(1, f"there is no function `{HANDLER}`",
@@ -75,7 +84,16 @@ def check(tree):
                           "the parameters can be: " + ", ".join(PARAMETERS))
     if init is not None and parameters(init):
         raise Refused(init.lineno, "`on_init` has parameters", "define `def on_init():`")
-    return names, init is not None
+    events = []
+    for name, (count, form, _) in EVENTS.items():
+        node = function(tree, name)
+        if node is None:
+            continue
+        if len(parameters(node)) != count:
+            raise Refused(node.lineno, f"`{name}` has other parameters than it is called with",
+                          f"define `{form}`; see docs/python-pythran.md")
+        events.append(name)
+    return names, init is not None, events
 
 
 def translate(source, directory):
@@ -97,7 +115,7 @@ def translate(source, directory):
                       "https://pythran.readthedocs.io/en/latest/SUPPORT.html") from error
 
 
-def glue(names, has_init, translated):
+def glue(names, has_init, events, translated):
     """The main function."""
     # Pythran computes a module's values when they are first used: here, before any request.
     values = re.findall(r"static typename (\w+)::type::result_type tmp_global\b", translated)
@@ -105,6 +123,7 @@ def glue(names, has_init, translated):
     if has_init:
         boot.append("program::on_init()();")
     return GLUE.format(handler=HANDLER, boot=" ".join(boot),
+                       events="\n    ".join(EVENTS[name][2] for name in events),
                        arguments=", ".join(f"request.{name}()" for name in names))
 
 
@@ -113,7 +132,7 @@ def main(source, directory):
     try:
         with open(source, encoding="utf-8") as file:
             tree = ast.parse(file.read(), source)
-        names, has_init = check(tree)
+        names, has_init, events = check(tree)
         translate(source, directory)
     except SyntaxError as error:
         sys.exit(f"{source}:{error.lineno}: {error.msg}")
@@ -123,7 +142,7 @@ def main(source, directory):
     with open(os.path.join(directory, "program.hpp"), encoding="utf-8") as file:
         translated = file.read()
     with open(os.path.join(directory, "glue.cpp"), "w", encoding="utf-8") as file:
-        file.write(glue(names, has_init, translated))
+        file.write(glue(names, has_init, events, translated))
     import pythran
     print(os.path.dirname(os.path.abspath(pythran.__file__)))
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cxxabi.h>
 #include <exception>
+#include <functional>
 #include <iostream>
 #include <stdexcept>
 #include <string>
@@ -168,6 +169,44 @@ inline void complain(const char *where, const std::exception &error)
         std::cerr << ": " << error.what();
     }
     std::cerr << std::endl;
+}
+
+inline std::function<str()> save_handler;
+inline std::function<void(const str &)> restore_handler;
+
+// Before serve: the program's `on_save`. What it returned stays until it is called again.
+inline void on_save(std::function<str()> handler)
+{
+    save_handler = std::move(handler);
+    sandtide_on_save([](sandtide_string *state) {
+        static str saved;
+        try {
+            saved = save_handler();
+            std::cout.flush();
+        } catch (const std::exception &error) {
+            complain("on_save", error);
+            return 1;
+        }
+        state->data = saved.c_str();
+        state->length = static_cast<std::size_t>(saved.size());
+        return 0;
+    });
+}
+
+// Before serve: the program's `on_restore`.
+inline void on_restore(std::function<void(const str &)> handler)
+{
+    restore_handler = std::move(handler);
+    sandtide_on_restore([](sandtide_string state) {
+        try {
+            restore_handler(text(state));
+            std::cout.flush();
+        } catch (const std::exception &error) {
+            complain("on_restore", error);
+            return 1;
+        }
+        return 0;
+    });
 }
 
 // Boots the program and answers requests. Returns what main should.

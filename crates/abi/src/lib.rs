@@ -50,8 +50,8 @@ pub mod call {
     /// a fault. `-EINVAL` if a bit is none of them: then nothing was changed.
     pub const HANDLE: u64 = BASE + 8;
     /// `(response) -> 0`: sends an interim response (status 102 to 199 and headers; `body` and
-    /// `trailers` of the struct are ignored), any number of which may come before [`RESPOND`] or
-    /// [`BEGIN`], up to 16. The server may leave it out where it cannot be sent.
+    /// `trailers` of the struct are ignored). Up to [`crate::response::MAX_INTERIM`] of them may
+    /// come before [`RESPOND`] or [`BEGIN`]. Where one cannot be sent, it is left out.
     pub const INFORM: u64 = BASE + 9;
 
     /// The name of a guest call, for messages; `None` outside the defined numbers.
@@ -195,6 +195,8 @@ pub mod response {
     pub const TRAILER_COUNT: usize = 40;
     /// Size of the struct.
     pub const SIZE: usize = 48;
+    /// The most interim responses to one request.
+    pub const MAX_INTERIM: usize = 16;
 }
 
 /// A header or trailer field as a guest hands it over.

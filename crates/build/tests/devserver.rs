@@ -148,6 +148,23 @@ fn a_body_is_asked_for_when_the_program_reads_it() {
 }
 
 #[test]
+fn interim_responses_come_before_the_body_is_asked_for() {
+    let Some((server, _scratch)) = echo() else { return };
+    let mut connection = server.connect();
+    connection.send(&format!(
+        "POST /hints HTTP/1.1\r\n{LAST}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    ));
+    connection.expect("HTTP/1.1 103 \r\nlink: </style.css>; rel=preload; as=style\r\n\r\n");
+    connection.expect("HTTP/1.1 100 Continue\r\n\r\n");
+    connection.send("hello");
+    connection.expect("HTTP/1.1 200 \r\n");
+    assert!(connection.rest().contains("5\r\nhello\r\n0\r\n\r\n"));
+    // HTTP/1.0 has none.
+    let answer = server.exchange("GET /hints HTTP/1.0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
 fn neither_an_idle_client_nor_one_that_left_blocks_the_next() {
     let Some((server, _scratch)) = echo() else { return };
     let _idle = server.connect();

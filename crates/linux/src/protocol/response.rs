@@ -2,10 +2,12 @@
 
 use http::HeaderMap;
 use sandtide_abi::response;
-use sandtide_engine::{Fault, Outcome, ResponseError};
+use sandtide_engine::{Fault, Outcome, Response, ResponseError};
 
 use super::{GuestCall, GuestCallContext, fields};
 use crate::memory::GuestMemory;
+
+const _: () = assert!(Response::MAX_INTERIM == response::MAX_INTERIM);
 
 impl From<ResponseError> for GuestCall {
     fn from(error: ResponseError) -> Self {
