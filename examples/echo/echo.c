@@ -3,6 +3,7 @@
  *
  *     /stream     sends the body back while it arrives
  *     /trailers   reads the body, and answers with the request's trailers as trailers
+ *     /hints      sends early hints (103), then as below
  *     all else    method, target, authority, headers and body, as text
  */
 #include <stdio.h>
@@ -82,8 +83,11 @@ int main(void)
             stream();
         else if (sandtide_equal(path, "/trailers"))
             trailers();
-        else
+        else {
+            if (sandtide_equal(path, "/hints"))
+                sandtide_early_hints("</style.css>; rel=preload; as=style");
             echo(&request);
+        }
     }
     return 1;
 }

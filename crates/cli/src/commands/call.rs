@@ -42,7 +42,7 @@ pub struct Args {
     /// The body of the request: a text, or `@` and a file; `@-` is standard input
     #[arg(short, long, value_name = "BODY")]
     data: Option<String>,
-    /// Write the status and the headers of the response before its body
+    /// Write the status and the headers before the body, those of interim responses as well
     #[arg(short, long)]
     include: bool,
     /// The configuration
@@ -150,6 +150,9 @@ fn serve(
     let mut sandbox = program.spawn(console.clone())?;
     let outcome = exchange::serve(&mut *sandbox, &mut exchange, limits.wall_time, |exchange| {
         let response = &mut exchange.response;
+        for head in response.take_interim() {
+            output.head(&head)?;
+        }
         if let Some(head) = response.take_head() {
             output.head(&head)?;
         }
