@@ -4,6 +4,8 @@ use std::{
     fmt::Write as _,
     io::{self, BufReader, Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::Path,
 };
 
 use crate::{
@@ -61,9 +63,73 @@ impl Request {
     }
 }
 
+/// A connected socket.
+pub enum Socket {
+    /// Of an IP address.
+    Tcp(TcpStream),
+    /// Of a path.
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn patient(self) -> io::Result<Self> {
+        match &self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_nodelay(true)?;
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+            }
+        }
+        Ok(self)
+    }
+
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
+            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
+        })
+    }
+
+    fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(how),
+            Self::Unix(stream) => stream.shutdown(how),
+        }
+    }
+}
+
+impl io::Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl io::Write for Socket {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(buffer),
+            Self::Unix(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.flush(),
+            Self::Unix(stream) => stream.flush(),
+        }
+    }
+}
+
 /// A connection.
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Socket>,
     /// How what is left of the response that is being read is delimited.
     framing: Framing,
 }
@@ -76,12 +142,22 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address)
             .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-        let timeouts = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .and_then(|()| stream.set_nodelay(true));
-        timeouts.expect("a socket has timeouts");
-        Self { stream: BufReader::new(stream), framing: Framing::Length(0) }
+        Self::over(Socket::Tcp(stream))
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Panics
+    /// If nobody listens.
+    pub fn connect_unix(path: &Path) -> Self {
+        let stream = UnixStream::connect(path)
+            .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", path.display()));
+        Self::over(Socket::Unix(stream))
+    }
+
+    fn over(socket: Socket) -> Self {
+        let socket = socket.patient().expect("a socket has timeouts");
+        Self { stream: BufReader::new(socket), framing: Framing::Length(0) }
     }
 
     /// Sends bytes, which need not be a whole request.
@@ -192,7 +268,7 @@ impl Client {
     ///
     /// # Panics
     /// If the process has too many descriptors.
-    pub fn writer(&self) -> TcpStream {
+    pub fn writer(&self) -> Socket {
         self.stream.get_ref().try_clone().expect("a socket can be cloned")
     }
 

@@ -7,15 +7,22 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
+pub use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{Client, Log, Request, Response, binary::sandtide};
 
+/// What the line begins with that says that the server is ready, and where.
+const READY: &str = "ready: ";
+
+/// The file in the server's directory.
+const CONFIGURATION: &str = "sandtide.toml";
+
 /// A running `sandtide serve`, killed when it is dropped.
 pub struct Server {
     child: Child,
-    address: SocketAddr,
+    addresses: Vec<String>,
     /// What it has logged.
     pub log: Log,
     directory: TempDir,
@@ -27,15 +34,20 @@ impl Server {
         Self::start_with("threads = 1", tenants)
     }
 
-    /// Serves these tenants with these lines in `[server]`.
+    /// Serves these tenants, and whatever else stands at the top of a configuration, with these lines in
+    /// `[server]`.
+    pub fn start_with(server: &str, rest: &str) -> Self {
+        Self::of(&format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}\n\n{rest}"))
+    }
+
+    /// Serves a whole configuration.
     ///
     /// # Panics
     /// If the server does not come up.
-    pub fn start_with(server: &str, tenants: &str) -> Self {
+    pub fn of(configuration: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let config = directory.path().join("sandtide.toml");
-        let text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}\n\n{tenants}");
-        fs::write(&config, text).expect("the directory is ours");
+        let config = directory.path().join(CONFIGURATION);
+        fs::write(&config, configuration).expect("the directory is ours");
         let mut command = Command::new(sandtide());
         command.arg("serve").arg(&config).env_remove("SANDTIDE_LOG");
         Self::spawn(command, directory)
@@ -45,14 +57,36 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Log::of(child.stderr.take().expect("stderr is piped"));
-        let ready = log.wait("the server listens", |line| address_in(line).is_some());
-        let address = address_in(&ready).expect("the line was found by its address");
-        Self { child, address, log, directory }
+        let ready = log.wait("the server listens", |line| line.starts_with(READY));
+        let addresses = ready[READY.len()..].split(' ').map(str::to_owned).collect();
+        Self { child, addresses, log, directory }
     }
 
-    /// Where it listens.
+    /// Where it listens: the first of its IP addresses.
+    ///
+    /// # Panics
+    /// If it has none.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        let mut parsed = (0..self.addresses.len()).filter_map(|which| self.address_at(which));
+        parsed.next().expect("the server listens on an IP address")
+    }
+
+    /// Where it listens, in the order of its configuration; `None` for a Unix socket.
+    pub fn address_at(&self, which: usize) -> Option<SocketAddr> {
+        let (_, address) = self.addresses[which].split_once("://")?;
+        address.parse().ok()
+    }
+
+    /// Puts another configuration in the place of its own, in one step. It is read when the server
+    /// notices, or is told to: see [`Self::signal`].
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn configure(&self, configuration: &str) {
+        let unfinished = self.directory.path().join("unfinished");
+        fs::write(&unfinished, configuration).expect("the directory is ours");
+        let config = self.directory.path().join(CONFIGURATION);
+        fs::rename(unfinished, config).expect("the directory is ours");
     }
 
     /// The directory that its configuration lies in.
@@ -67,7 +101,7 @@ impl Server {
 
     /// A new connection to it.
     pub fn connect(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.address())
     }
 
     /// One request on a connection of its own.
@@ -82,9 +116,17 @@ impl Server {
 
     /// Asks it to stop, as an operator would.
     pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.expect("a child has a process id");
-        rustix::process::kill_process(pid, Signal::TERM).expect("the server is there");
+        rustix::process::kill_process(pid, signal).expect("the server is there");
     }
 
     /// Waits for it to exit.
@@ -111,12 +153,6 @@ impl Server {
         let field = behind_name.split(' ').nth(7).and_then(|field| field.parse().ok());
         field.unwrap_or_else(|| panic!("not as proc(5) says: {stat}"))
     }
-}
-
-/// The address in the line that says that the server is ready.
-fn address_in(line: &str) -> Option<SocketAddr> {
-    let addresses = line.strip_prefix("ready: ")?;
-    addresses.split(' ').next()?.strip_prefix("http://")?.parse().ok()
 }
 
 impl Drop for Server {
