@@ -182,6 +182,10 @@ impl Reactor {
         match lease.run(&mut turn) {
             Progress::Ended(outcome) => {
                 let whole = match self.conclude(&local, &exchange, lease, outcome, started) {
+                    Ok(()) if exchange.response.has_interim() => {
+                        let serving = Serving::informed(self.clone(), local, exchange, started);
+                        return Begun::Serving(Box::new(serving));
+                    }
                     Ok(()) => Whole::take(&mut exchange),
                     Err(refusal) => refusal.answer(exchange.id),
                 };

@@ -20,7 +20,7 @@ use std::{
 };
 
 use sandtide_engine::{
-    Exchange, ExchangeId, Fault, Frame, Outcome, Progress, RequestBody, Slice, Turn,
+    Exchange, ExchangeId, Fault, Frame, Outcome, Progress, RequestBody, ResponseHead, Slice, Turn,
 };
 
 use crate::{
@@ -144,6 +144,16 @@ impl Serving {
         serving
     }
 
+    /// An exchange whose response is complete, but that has interim responses to send before it.
+    pub(crate) fn informed(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        started: Instant,
+    ) -> Self {
+        Self::new(reactor, local, exchange, Stage::Over(Ok(())), started)
+    }
+
     /// The correlation id.
     pub fn id(&self) -> ExchangeId {
         self.exchange.id
@@ -166,7 +176,8 @@ impl Serving {
     }
 
     /// Runs until the response has begun or ended. A guest that fails before that has an error
-    /// page for a response. To be polled until it is ready, once.
+    /// page for a response. To be polled until it is ready, once; after each poll, whatever came of
+    /// it, there may be something in [`Self::take_interim`].
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         let mut ran = false;
         loop {
@@ -185,6 +196,12 @@ impl Serving {
                 }
             }
         }
+    }
+
+    /// The interim responses (1xx) that the guest has sent since this was last asked, to go out
+    /// before what [`Self::poll_head`] came to. A host that cannot send them leaves them.
+    pub fn take_interim(&mut self) -> Vec<ResponseHead> {
+        self.exchange.response.take_interim()
     }
 
     /// Runs until there is a piece of body, the trailers, or the end (`None`). After an error the

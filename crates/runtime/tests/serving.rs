@@ -228,6 +228,37 @@ fn a_response_streams_and_its_guest_runs_only_when_polled() {
 }
 
 #[test]
+fn interim_responses_come_before_what_follows_them() {
+    let gate = Gate::new();
+    let hints = || Act::Inform(103, vec![("link", "</a>")]);
+    let begin = Act::Begin(200, vec![]);
+    let script = vec![hints(), Act::Wait(gate.clone()), hints(), begin, Act::Wait(Gate::new())];
+    let bench =
+        bench([("/at-once", [vec![hints()], answer("text")].concat()), ("/s", script)], |_| {});
+    // A guest that has ended in its first slice.
+    let mut serving = bench.serving("/at-once");
+    assert!(serving.is_over());
+    assert_eq!(bench.idle_and_busy(), (1, 0), "nothing holds a sandbox for it");
+    let Reply::Whole(whole) = head(&mut serving) else { panic!("whole") };
+    let interim = serving.take_interim();
+    assert_eq!(interim.len(), 1);
+    assert_eq!(
+        (interim[0].status.as_u16(), &interim[0].headers["link"]),
+        (103, &"</a>".parse().unwrap())
+    );
+    assert_eq!(text(&whole), "text");
+    // One that waits meanwhile, and then begins.
+    let mut serving = bench.serving("/s");
+    assert!(serving.poll_head(&mut noop()).is_pending());
+    assert_eq!(serving.take_interim().len(), 1);
+    assert!(serving.poll_head(&mut noop()).is_pending());
+    assert_eq!(serving.take_interim().len(), 0);
+    gate.open();
+    assert!(matches!(head(&mut serving), Reply::Streaming(_)));
+    assert_eq!(serving.take_interim().len(), 1);
+}
+
+#[test]
 fn a_client_that_does_not_read_stops_the_guest() {
     let piece = Act::Write(Bytes::from(vec![b'x'; 64 << 10]));
     let script = [vec![Act::Begin(200, vec![])], vec![piece; 100], vec![Act::Finish(vec![])]];

@@ -24,6 +24,8 @@ use sandtide_engine::{
 pub enum Act {
     /// Sends status and headers.
     Begin(u16, Vec<(&'static str, &'static str)>),
+    /// Sends an interim response.
+    Inform(u16, Vec<(&'static str, &'static str)>),
     /// Sends a piece of body; waits first while the response is full.
     Write(Bytes),
     /// Sends the number of exchanges that this state has seen.
@@ -187,6 +189,7 @@ impl FakeSandbox {
         let response = &mut turn.exchange.response;
         match act {
             Act::Begin(status, fields) => response.begin(*status, headers(fields)).unwrap(),
+            Act::Inform(status, fields) => response.inform(*status, headers(fields)).unwrap(),
             Act::Write(_) if response.is_full() => {
                 return Some(Progress::Waiting { until: None });
             }
