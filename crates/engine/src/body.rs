@@ -44,6 +44,7 @@ pub struct RequestBody {
     trailers: Option<HeaderMap>,
     broken: Option<BodyError>,
     known_length: Option<u64>,
+    consumed: u64,
 }
 
 impl RequestBody {
@@ -106,6 +107,12 @@ impl RequestBody {
     /// If `n` is more than were shown.
     pub fn consume(&mut self, n: usize) {
         self.pending.advance(n);
+        self.consumed += n as u64;
+    }
+
+    /// How many bytes were consumed so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumed
     }
 
     /// The request's trailers, once [`Self::poll_data`] has reached the end.
@@ -138,6 +145,7 @@ mod tests {
         let mut body = RequestBody::streaming(Box::new(source), None);
         assert_eq!(body.poll_data(&mut cx), Poll::Ready(Ok(&b"part"[..])));
         body.consume(4);
+        assert_eq!(body.consumed(), 4);
         for _ in 0..2 {
             assert_eq!(body.poll_data(&mut cx), Poll::Ready(Err(BodyError::Aborted)));
             assert_eq!(body.broken(), Some(&BodyError::Aborted));

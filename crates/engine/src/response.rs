@@ -56,7 +56,8 @@ pub struct Response {
     head: Option<ResponseHead>,
     pending: BytesMut,
     trailers: Option<HeaderMap>,
-    begun: bool,
+    /// Set once it is begun.
+    status: Option<StatusCode>,
     finished: bool,
     written: u64,
     limit: u64,
@@ -76,7 +77,7 @@ impl Response {
             head: None,
             pending: BytesMut::new(),
             trailers: None,
-            begun: false,
+            status: None,
             finished: false,
             written: 0,
             limit,
@@ -85,7 +86,7 @@ impl Response {
 
     /// Adds an interim response (1xx), which goes to the client before the response begins.
     pub fn inform(&mut self, status: u16, headers: HeaderMap) -> Result<(), ResponseError> {
-        if self.begun {
+        if self.is_begun() {
             return Err(ResponseError::AlreadyBegun);
         }
         let status = match StatusCode::from_u16(status) {
@@ -102,21 +103,21 @@ impl Response {
 
     /// Sets status and headers.
     pub fn begin(&mut self, status: u16, headers: HeaderMap) -> Result<(), ResponseError> {
-        if self.begun {
+        if self.is_begun() {
             return Err(ResponseError::AlreadyBegun);
         }
         let status = match StatusCode::from_u16(status) {
             Ok(code) if (200..600).contains(&status) => code,
             _ => return Err(ResponseError::BadStatus(status)),
         };
-        self.begun = true;
+        self.status = Some(status);
         self.head = Some(ResponseHead { status, headers });
         Ok(())
     }
 
     /// Checks that `length` more bytes of body may be written, before they are copied.
     pub fn check_room(&self, length: u64) -> Result<(), ResponseError> {
-        if !self.begun {
+        if !self.is_begun() {
             Err(ResponseError::NotBegun)
         } else if self.finished {
             Err(ResponseError::AlreadyFinished)
@@ -150,7 +151,17 @@ impl Response {
 
     /// Whether a head has been written (and perhaps taken).
     pub fn is_begun(&self) -> bool {
-        self.begun
+        self.status.is_some()
+    }
+
+    /// The status, once a head has been written.
+    pub fn status(&self) -> Option<StatusCode> {
+        self.status
+    }
+
+    /// Whether the host has taken the head: then nothing else can be answered.
+    pub fn is_head_taken(&self) -> bool {
+        self.is_begun() && self.head.is_none()
     }
 
     /// Whether the guest has ended the response.
@@ -191,7 +202,7 @@ impl Response {
     /// Throws away a response whose head the host has not taken, so that an error can be answered
     /// instead. `false` if the head is gone: then the stream can only be cut off.
     pub fn retract(&mut self) -> bool {
-        if self.begun && self.head.is_none() {
+        if self.is_head_taken() {
             return false;
         }
         *self = Self::new(self.limit);

@@ -106,7 +106,10 @@ impl Pending {
         }
         while let Some(Ok(_)) = ready!(self.serving.poll_frame(cx)) {}
         Poll::Ready(match self.unsent.take() {
-            Some(head) => Reply::Whole(Whole { head, body: Bytes::new(), trailers: None }),
+            Some(head) => {
+                let record = self.serving.leave();
+                Reply::Whole(Whole { head, body: Bytes::new(), trailers: None, record })
+            }
             None => return Poll::Pending,
         })
     }
@@ -126,7 +129,7 @@ fn bad_request(text: &'static str) -> Response<ResponseBody> {
 
 /// A response that is all there.
 fn response(whole: Whole, is_head: bool) -> Response<ResponseBody> {
-    let Whole { head: ResponseHead { status, mut headers }, body, trailers } = whole;
+    let Whole { head: ResponseHead { status, mut headers }, body, trailers, record: _ } = whole;
     let announced = framing::take_framing(&mut headers);
     let body = match Content::of(is_head, status) {
         Content::Never => ResponseBody::Full(Bytes::new()),

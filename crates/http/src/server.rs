@@ -146,7 +146,7 @@ impl Server {
         tracing::info!(
             exchanges = totals.exchanges,
             fixed = totals.fixed,
-            refused = totals.refused,
+            refused = totals.all_refused(),
             faults = totals.all_faults(),
             engine_failures = totals.engine_failures,
             failed_resets = totals.failed_resets,

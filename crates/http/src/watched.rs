@@ -6,7 +6,7 @@ use std::{
 };
 
 use sandtide_engine::{ExchangeId, Frame};
-use sandtide_runtime::{Broken, Reply, Serving};
+use sandtide_runtime::{Broken, Record, Reply, Serving};
 
 use crate::wire::Wire;
 
@@ -41,6 +41,11 @@ impl Watched {
         let frame = self.serving.poll_frame(cx);
         self.tell();
         frame
+    }
+
+    /// Ends the exchange if it has not ended. Its record, once, if records are wanted.
+    pub(crate) fn leave(&mut self) -> Option<Box<Record>> {
+        self.serving.leave()
     }
 
     fn tell(&self) {

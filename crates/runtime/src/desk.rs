@@ -113,6 +113,14 @@ impl Desk {
         }
     }
 
+    /// Bytes of memory that only the idle sandboxes hold.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        match &*self.state.borrow() {
+            State::Ready(pool) => pool.resident_bytes(),
+            State::Absent | State::Failed(_) => 0,
+        }
+    }
+
     /// How many sandboxes are idle.
     pub(crate) fn idle(&self) -> usize {
         match &*self.state.borrow() {

@@ -5,12 +5,10 @@ use std::{rc::Rc, sync::Arc};
 use sandtide_engine::{Exchange, Outcome, Progress, ResetError, SpawnError, Turn, Usage};
 
 use crate::{
-    counters::{Counters, count},
     local::{Home, Local, Permit},
     pool::{Clean, Dirty, Pool},
     report,
     stateful::Hold,
-    tenant::Tenant,
     version::Version,
 };
 
@@ -29,7 +27,7 @@ enum Origin {
 
 /// What becomes of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum Fate {
     /// The guest answered: reset, or keep the state of tenants that have one.
     Answered,
     /// The guest failed or was abandoned: reset.
@@ -38,7 +36,7 @@ pub(crate) enum Ending {
     Unsound,
 }
 
-impl From<&Outcome> for Ending {
+impl From<&Outcome> for Fate {
     fn from(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done => Self::Answered,
@@ -50,17 +48,12 @@ impl From<&Outcome> for Ending {
 
 impl Lease {
     /// Takes a sandbox from its home, or makes one. `pool` is of the version that serves.
-    pub(crate) fn take(
-        tenant: &Tenant,
-        pool: Rc<Pool>,
-        home: Home,
-        counters: &Counters,
-    ) -> Result<Self, SpawnError> {
+    pub(crate) fn take(local: &Local, pool: Rc<Pool>, home: Home) -> Result<Self, SpawnError> {
         match home {
             Home::Pool(permit) => {
                 let clean = match pool.take() {
                     Some(clean) => clean,
-                    None => spawn(tenant, &pool.version, counters)?,
+                    None => spawn(local, &pool.version)?,
                 };
                 Ok(Self { dirty: clean.begin(), origin: Origin::Pool(pool, permit) })
             }
@@ -73,7 +66,7 @@ impl Lease {
                         if let Some((clean, _)) = other {
                             clean.retire();
                         }
-                        spawn(tenant, &version, counters)?
+                        spawn(local, &version)?
                     }
                 };
                 Ok(Self { dirty: clean.begin(), origin: Origin::Stateful(hold, version) })
@@ -95,23 +88,17 @@ impl Lease {
     }
 
     /// Makes the sandbox ready for the next exchange and returns it.
-    pub(crate) fn settle(
-        self,
-        local: &Local,
-        exchange: &Exchange,
-        ending: Ending,
-        counters: &Counters,
-    ) {
+    pub(crate) fn settle(self, local: &Local, exchange: &Exchange, fate: Fate) {
         let Self { dirty, origin } = self;
         let tenant = &*local.tenant;
-        let renewed = match (&origin, ending) {
-            (Origin::Pool(..), Ending::Answered | Ending::Abandoned) => dirty.reset(),
-            (Origin::Stateful(..), Ending::Answered) => dirty.keep(),
-            (Origin::Stateful(..), Ending::Abandoned) => {
+        let renewed = match (&origin, fate) {
+            (Origin::Pool(..), Fate::Answered | Fate::Abandoned) => dirty.reset(),
+            (Origin::Stateful(..), Fate::Answered) => dirty.keep(),
+            (Origin::Stateful(..), Fate::Abandoned) => {
                 report::state_lost(tenant, exchange, "the exchange did not end with an answer");
                 dirty.reset()
             }
-            (_, Ending::Unsound) => {
+            (_, Fate::Unsound) => {
                 dirty.retire();
                 if let Origin::Stateful(..) = origin {
                     report::state_lost(tenant, exchange, "the engine failed");
@@ -124,20 +111,15 @@ impl Lease {
                 Origin::Pool(pool, _permit) => pool.put(clean),
                 Origin::Stateful(hold, version) => hold.put(clean, version),
             },
-            Err(error) => could_not_renew(&origin, tenant, exchange, &error, counters),
+            Err(error) => could_not_renew(&origin, local, exchange, &error),
         }
     }
 }
 
 #[cold]
-fn could_not_renew(
-    origin: &Origin,
-    tenant: &Tenant,
-    exchange: &Exchange,
-    error: &ResetError,
-    counters: &Counters,
-) {
-    count(&counters.failed_resets);
+fn could_not_renew(origin: &Origin, local: &Local, exchange: &Exchange, error: &ResetError) {
+    let tenant = &*local.tenant;
+    local.counters.failed_resets.add(1);
     report::reset_failed(tenant, exchange, error);
     if let Origin::Stateful(..) = origin {
         report::state_lost(tenant, exchange, "the sandbox was destroyed");
@@ -145,7 +127,7 @@ fn could_not_renew(
 }
 
 #[cold]
-fn spawn(tenant: &Tenant, version: &Version, counters: &Counters) -> Result<Clean, SpawnError> {
-    count(&counters.spawned);
-    Clean::spawn(&*version.program, tenant.log.console())
+fn spawn(local: &Local, version: &Version) -> Result<Clean, SpawnError> {
+    local.counters.spawned.add(1);
+    Clean::spawn(&*version.program, local.tenant.log.console())
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    counters::Counters,
     desk::{Closed, Desk},
     place::Place,
     pool::Pool,
@@ -19,6 +20,9 @@ use crate::{
 
 pub(crate) struct Local {
     pub(crate) tenant: Arc<Tenant>,
+    /// Its name, for records: counting references to it is no business of other reactors.
+    pub(crate) name: Rc<str>,
+    pub(crate) counters: Arc<Counters>,
     /// `None` for tenants without a program.
     desk: Option<Desk>,
     share: u32,
@@ -74,14 +78,21 @@ pub(crate) enum Admitted {
 
 impl Local {
     /// The tenant on reactor `index` of `reactors`.
-    pub(crate) fn new(tenant: Arc<Tenant>, index: usize, reactors: usize) -> Self {
+    pub(crate) fn new(
+        tenant: Arc<Tenant>,
+        counters: Arc<Counters>,
+        index: usize,
+        reactors: usize,
+    ) -> Self {
         let share = share_of(tenant.admission.concurrency, index, reactors);
         let desk = match &tenant.answer {
             Answer::Program(slot) => Some(Desk::new(slot.clone(), tenant.admission.idle_sandboxes)),
             Answer::Fixed(_) => None,
         };
         Self {
+            name: Rc::from(&*tenant.name),
             tenant,
+            counters,
             desk,
             share,
             in_use: Cell::new(0),
@@ -153,7 +164,12 @@ impl Local {
         self.tenant.log.settle();
         if let Some(desk) = &self.desk {
             desk.tidy();
+            self.counters.idle.set(desk.idle() as u64);
+            self.counters.resident_bytes.set(desk.resident_bytes());
         }
+        self.counters.busy.set(u64::from(self.in_use.get()));
+        let waiting = self.queue.borrow().len() as u64 + u64::from(self.loading.get());
+        self.counters.waiting.set(waiting);
     }
 }
 
@@ -163,6 +179,13 @@ fn share_of(limit: u32, index: usize, reactors: usize) -> u32 {
     let reactors = u32::try_from(reactors.max(1)).unwrap_or(u32::MAX);
     let has_remainder = (index as u64) < u64::from(limit % reactors);
     (limit / reactors + u32::from(has_remainder)).max(1)
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let Counters { idle, busy, waiting, resident_bytes, .. } = &*self.counters;
+        [idle, busy, waiting, resident_bytes].into_iter().for_each(|count| count.set(0));
+    }
 }
 
 impl Drop for Permit {

@@ -166,4 +166,11 @@ impl Pool {
     pub(crate) fn len(&self) -> usize {
         self.idle.borrow().len()
     }
+
+    /// Bytes of memory that only these sandboxes hold.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let idle = self.idle.borrow();
+        let bytes = |clean: &Clean| caught(|| clean.0.sandbox.resident_bytes()).unwrap_or(0);
+        idle.iter().map(bytes).sum()
+    }
 }

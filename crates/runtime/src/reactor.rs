@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    mem,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -9,18 +10,21 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Cache};
-use http::{header, request::Parts};
+use http::{StatusCode, header, request::Parts};
 use sandtide_engine::{
     EngineError, Exchange, ExchangeId, Outcome, Progress, RequestBody, Slice, SpawnError, Turn,
+    Usage,
 };
 
 use crate::{
     abandoned::Abandoned,
-    counters::{Counters, Totals, count},
-    lease::{Ending, Lease},
+    counters::Totals,
+    lease::{Fate, Lease},
     local::{Admitted, Awaiting, Home, Local},
     log::EXCHANGE_TARGET,
+    meters::{Meters, Vitals},
     pool::Pool,
+    record::{Ending, Record, Refused, Spent, Times, no_request},
     reply::{Begun, Refusal, Whole},
     report,
     serving::Serving,
@@ -38,9 +42,29 @@ pub struct Reactor {
     turnstile: Rc<Turnstile>,
     pub(crate) abandoned: Abandoned,
     pub(crate) timers: Box<dyn Timers>,
-    pub(crate) counters: Counters,
+    index: usize,
+    meters: Arc<Meters>,
+    vitals: Arc<Vitals>,
     pub(crate) slice: Slice,
+    /// Whether somebody wants records.
+    records: bool,
     next_id: Cell<u64>,
+}
+
+/// What a reactor is made from, beside what all of them share.
+pub(crate) struct Settings {
+    pub(crate) index: usize,
+    pub(crate) reactors: usize,
+    pub(crate) first_id: ExchangeId,
+    pub(crate) slice: Slice,
+    pub(crate) records: bool,
+}
+
+/// What became of an exchange that ran.
+pub(crate) struct Concluded {
+    /// `Err` if the guest's answer is not to be used.
+    pub(crate) result: Result<(), Refusal>,
+    pub(crate) record: Option<Box<Record>>,
 }
 
 /// The table as this reactor knows it, and what it has of each tenant.
@@ -51,6 +75,7 @@ struct View {
     locals: Vec<Option<Rc<Local>>>,
     /// Their indices.
     made: Vec<usize>,
+    meters: Arc<Meters>,
     index: usize,
     reactors: usize,
 }
@@ -58,19 +83,21 @@ struct View {
 impl Reactor {
     pub(crate) fn new(
         shared: Arc<ArcSwap<Table>>,
-        index: usize,
-        reactors: usize,
-        first_id: ExchangeId,
-        slice: Slice,
+        meters: Arc<Meters>,
+        settings: Settings,
         timers: Box<dyn Timers>,
     ) -> Self {
+        let Settings { index, reactors, first_id, slice, records } = settings;
         Self {
-            view: RefCell::new(View::new(shared, index, reactors)),
+            view: RefCell::new(View::new(shared, meters.clone(), index, reactors)),
             turnstile: Rc::default(),
             abandoned: Abandoned::default(),
             timers,
-            counters: Counters::default(),
+            index,
+            vitals: meters.vitals(index),
+            meters,
             slice,
+            records,
             next_id: Cell::new(first_id.0),
         }
     }
@@ -92,20 +119,26 @@ impl Reactor {
             let mut view = self.view.borrow_mut();
             view.refresh();
             let Some(index) = view.find(&request) else {
-                return self.refuse(id, Refusal::NoTenant);
+                return self.refuse(id, None, request, Refused::NoTenant.into());
             };
             let local = view.local(index);
             if let Some(rate) = local.tenant.admission.rate
                 && let Err(wait) = local.tenant.pace.take(rate, Instant::now())
             {
                 report::refused(&local.tenant, id, "too many requests a second");
-                return self.refuse(id, Refusal::over_rate(wait));
+                let refusal = Refusal::after(Refused::Rate, wait);
+                return self.refuse(id, Some(local), request, refusal);
             }
             match &local.tenant.answer {
                 Answer::Program(_) => {}
                 Answer::Fixed(fixed) => {
-                    count(&self.counters.fixed);
-                    return Begun::Whole(fixed.answer());
+                    local.counters.fixed.add(1);
+                    local.counters.add_status(fixed.status);
+                    let record = self.records.then(|| {
+                        let (ending, status) = (Ending::Done, Some(fixed.status));
+                        self.unserved(id, Some(local), request, ending, status)
+                    });
+                    return Begun::Whole(fixed.answer(record));
                 }
             }
             local.clone()
@@ -113,7 +146,7 @@ impl Reactor {
         let limits = &local.tenant.limits;
         let body = body(limits.request_body);
         if body.known_length().is_some_and(|length| length > limits.request_body) {
-            return self.refuse(id, Refusal::BodyTooLarge);
+            return self.refuse(id, Some(&local), request, Refused::RequestBody.into());
         }
         let exchange = Exchange::new(id, request, body, limits.response_body);
         let Some(pool) = local.pool() else { return self.await_program(local, exchange) };
@@ -124,9 +157,13 @@ impl Reactor {
             }
             Admitted::Full => {
                 report::refused(&local.tenant, id, "too many exchanges wait");
-                self.refuse(id, Refusal::busy(local.tenant.admission.queue_time))
+                self.refuse(id, Some(&local), exchange.request, self.queue_full(&local))
             }
         }
+    }
+
+    fn queue_full(&self, local: &Local) -> Refusal {
+        Refusal::after(Refused::QueueFull, local.tenant.admission.queue_time)
     }
 
     /// The program is not loaded.
@@ -137,10 +174,13 @@ impl Reactor {
             Awaiting::Program(ticket) => {
                 Begun::Serving(Box::new(Serving::loading(self.clone(), local, exchange, ticket)))
             }
-            Awaiting::Failed(failure) => self.refuse(id, self.unavailable(&local, id, &failure)),
+            Awaiting::Failed(failure) => {
+                let refusal = self.unavailable(&local, id, &failure);
+                self.refuse(id, Some(&local), exchange.request, refusal)
+            }
             Awaiting::Full => {
                 report::refused(&local.tenant, id, "too many exchanges wait for the program");
-                self.refuse(id, Refusal::busy(local.tenant.admission.queue_time))
+                self.refuse(id, Some(&local), exchange.request, self.queue_full(&local))
             }
         }
     }
@@ -148,7 +188,8 @@ impl Reactor {
     /// Why an exchange is turned away whose program could not be loaded.
     pub(crate) fn unavailable(&self, local: &Local, id: ExchangeId, failure: &Failure) -> Refusal {
         report::refused(&local.tenant, id, &failure.reason);
-        Refusal::unavailable(failure.retry_at.saturating_duration_since(Instant::now()))
+        let wait = failure.retry_at.saturating_duration_since(Instant::now());
+        Refusal::after(Refused::Unavailable, wait)
     }
 
     /// The fast path: a guest that answers in its first slice is served without a [`Serving`].
@@ -162,12 +203,19 @@ impl Reactor {
     ) -> Begun {
         let mut lease = match self.lease(&local, pool, home, &exchange) {
             Ok(lease) => lease,
-            Err(refusal) => return Begun::Whole(refusal.answer(exchange.id)),
+            Err(refusal) => {
+                let (ending, status) = (Ending::EngineFailure, Some(refusal.status()));
+                let record = self.records.then(|| {
+                    self.unserved(exchange.id, Some(&local), exchange.request, ending, status)
+                });
+                return Begun::Whole(refusal.answer(exchange.id, record));
+            }
         };
         let started = Instant::now();
         if self.turnstile.has_lane(lane_of(&local)) {
+            let times = Times::beginning(started);
             let progress = Progress::Sliced;
-            let serving = Serving::begun(self.clone(), local, exchange, lease, started, progress);
+            let serving = Serving::begun(self.clone(), local, exchange, lease, times, progress);
             return Begun::Serving(Box::new(serving));
         }
         let deadline = started + local.tenant.limits.wall_time;
@@ -179,20 +227,20 @@ impl Reactor {
             deadline,
             interrupt: &|| false,
         };
-        match lease.run(&mut turn) {
+        let progress = lease.run(&mut turn);
+        let cpu = started.elapsed();
+        let times = Times { ran: cpu, cpu, ..Times::beginning(started) };
+        match progress {
             Progress::Ended(outcome) => {
-                let whole = match self.conclude(&local, &exchange, lease, outcome, started) {
-                    Ok(()) if exchange.response.has_interim() => {
-                        let serving = Serving::informed(self.clone(), local, exchange, started);
-                        return Begun::Serving(Box::new(serving));
-                    }
-                    Ok(()) => Whole::take(&mut exchange),
-                    Err(refusal) => refusal.answer(exchange.id),
-                };
-                Begun::Whole(whole)
+                let ended = self.conclude(&local, &mut exchange, lease, outcome, times, true);
+                if ended.result.is_ok() && exchange.response.has_interim() {
+                    let serving = Serving::informed(self.clone(), local, exchange, times, ended);
+                    return Begun::Serving(Box::new(serving));
+                }
+                Begun::Whole(ended.whole(&mut exchange))
             }
             progress @ (Progress::Sliced | Progress::Waiting { .. }) => Begun::Serving(Box::new(
-                Serving::begun(self.clone(), local, exchange, lease, started, progress),
+                Serving::begun(self.clone(), local, exchange, lease, times, progress),
             )),
         }
     }
@@ -205,32 +253,37 @@ impl Reactor {
         home: Home,
         exchange: &Exchange,
     ) -> Result<Lease, Refusal> {
-        Lease::take(&local.tenant, pool, home, &self.counters).map_err(|SpawnError(error)| {
-            count(&self.counters.engine_failures);
+        Lease::take(local, pool, home).map_err(|SpawnError(error)| {
+            local.counters.engine_failures.add(1);
+            local.counters.add_status(Refusal::Failure.status());
             report::failure(&local.tenant, exchange, &error);
             Refusal::Failure
         })
     }
 
-    /// Meters and logs an exchange that has ended, and gives its sandbox back.
+    /// Meters and logs an exchange that has ended, and gives its sandbox back. `has_client` says
+    /// whether somebody waits for the answer.
     pub(crate) fn conclude(
         &self,
         local: &Local,
-        exchange: &Exchange,
+        exchange: &mut Exchange,
         lease: Lease,
         outcome: Outcome,
-        started: Instant,
-    ) -> Result<(), Refusal> {
+        times: Times,
+        has_client: bool,
+    ) -> Concluded {
+        let counters = &*local.counters;
         let usage = lease.usage();
-        self.counters.add_usage(&usage);
+        let spent = times.spent(exchange, usage);
+        counters.add_exchange(&spent);
         let outcome = match outcome {
             Outcome::Done if !exchange.response.is_finished() => {
                 Outcome::Engine(EngineError::Invariant("done without a finished response"))
             }
             outcome => outcome,
         };
-        let ending = Ending::from(&outcome);
-        let result = match outcome {
+        let fate = Fate::from(&outcome);
+        let (ending, result) = match outcome {
             Outcome::Done => {
                 tracing::debug!(
                     target: EXCHANGE_TARGET,
@@ -241,34 +294,110 @@ impl Reactor {
                     calls = usage.calls,
                     "answered",
                 );
-                Ok(())
+                (Ending::Done, Ok(()))
             }
             Outcome::Fault(fault) => {
-                self.counters.add_fault(&fault);
-                report::fault(&local.tenant, exchange, &fault, &usage, started.elapsed());
-                Err(Refusal::of_fault(&fault))
+                counters.add_fault(&fault);
+                report::fault(&local.tenant, exchange, &fault, &usage, times.ran);
+                (Ending::Fault(fault.kind()), Err(Refusal::of_fault(&fault)))
             }
             Outcome::ClientGone => {
-                count(&self.counters.clients_gone);
-                Err(Refusal::BodyBroken)
+                counters.clients_gone.add(1);
+                (Ending::ClientGone, Err(Refusal::BodyBroken))
             }
             Outcome::Engine(error) => {
-                count(&self.counters.engine_failures);
+                counters.engine_failures.add(1);
                 if matches!(error, EngineError::Panic(_)) {
-                    count(&self.counters.panics);
+                    counters.panics.add(1);
                 }
                 report::failure(&local.tenant, exchange, &error);
-                Err(Refusal::Failure)
+                (Ending::EngineFailure, Err(Refusal::Failure))
             }
         };
-        lease.settle(local, exchange, ending, &self.counters);
-        result
+        let status = match result {
+            _ if exchange.response.is_head_taken() => exchange.response.status(),
+            _ if !has_client => None,
+            Ok(()) => exchange.response.status(),
+            Err(refusal) => Some(refusal.status()),
+        };
+        if let Some(status) = status {
+            counters.add_status(status);
+        }
+        lease.settle(local, exchange, fate);
+        let record = self.record(local, exchange, ending, status, times.began, spent);
+        Concluded { result, record }
+    }
+
+    /// The record of an exchange, if records are wanted.
+    pub(crate) fn record(
+        &self,
+        local: &Local,
+        exchange: &mut Exchange,
+        ending: Ending,
+        status: Option<StatusCode>,
+        began: Instant,
+        spent: Spent,
+    ) -> Option<Box<Record>> {
+        self.records.then(|| {
+            let request = mem::replace(&mut exchange.request, no_request());
+            let tenant = Some(local.name.clone());
+            Box::new(Record { id: exchange.id, tenant, request, ending, status, began, spent })
+        })
+    }
+
+    /// The record of an exchange that goes on without its client, as far as it has come.
+    #[cold]
+    pub(crate) fn left(
+        &self,
+        local: &Local,
+        exchange: &Exchange,
+        times: Times,
+    ) -> Option<Box<Record>> {
+        self.records.then(|| {
+            Box::new(Record {
+                id: exchange.id,
+                tenant: Some(local.name.clone()),
+                request: exchange.request.clone(),
+                ending: Ending::ClientGone,
+                status: exchange.response.status().filter(|_| exchange.response.is_head_taken()),
+                began: times.began,
+                spent: times.spent(exchange, Usage::default()),
+            })
+        })
+    }
+
+    /// The record of a request that reached no sandbox.
+    #[cold]
+    fn unserved(
+        &self,
+        id: ExchangeId,
+        local: Option<&Rc<Local>>,
+        request: Parts,
+        ending: Ending,
+        status: Option<StatusCode>,
+    ) -> Box<Record> {
+        let tenant = local.map(|local| local.name.clone());
+        let (began, spent) = (Instant::now(), Spent::default());
+        Box::new(Record { id, tenant, request, ending, status, began, spent })
     }
 
     #[cold]
-    pub(crate) fn refuse(&self, id: ExchangeId, refusal: Refusal) -> Begun {
-        count(&self.counters.refused);
-        Begun::Whole(refusal.answer(id))
+    fn refuse(
+        &self,
+        id: ExchangeId,
+        local: Option<&Rc<Local>>,
+        request: Parts,
+        refusal: Refusal,
+    ) -> Begun {
+        let Refusal::Refused(why, _) = refusal else {
+            return Begun::Whole(refusal.answer(id, None));
+        };
+        let counters = local.map_or(&self.vitals.nobody, |local| &local.counters);
+        counters.add_refused(why);
+        counters.add_status(refusal.status());
+        let (ending, status) = (Ending::Refused(why), Some(refusal.status()));
+        let record = self.records.then(|| self.unserved(id, local, request, ending, status));
+        Begun::Whole(refusal.answer(id, record))
     }
 
     /// The line of the exchanges that compute for long. The host drives it.
@@ -284,11 +413,12 @@ impl Reactor {
 
     /// What was counted so far.
     pub fn totals(&self) -> Totals {
-        self.counters.totals()
+        self.meters.of_reactor(self.index)
     }
 
     /// Does what is due now and then: hosts call it about once a second, on each reactor.
     pub fn tick(&self) {
+        self.meters.beat(&self.vitals);
         let mut view = self.view.borrow_mut();
         view.refresh();
         view.made().for_each(|local| local.tick());
@@ -303,16 +433,31 @@ impl Reactor {
     }
 }
 
+impl Concluded {
+    /// The answer, if none has been begun.
+    pub(crate) fn whole(self, exchange: &mut Exchange) -> Whole {
+        match self.result {
+            Ok(()) => Whole::take(exchange, self.record),
+            Err(refusal) => refusal.answer(exchange.id, self.record),
+        }
+    }
+}
+
 /// The tenant's lane in the turnstile.
 pub(crate) fn lane_of(local: &Rc<Local>) -> usize {
     Rc::as_ptr(local).addr()
 }
 
 impl View {
-    fn new(shared: Arc<ArcSwap<Table>>, index: usize, reactors: usize) -> Self {
+    fn new(
+        shared: Arc<ArcSwap<Table>>,
+        meters: Arc<Meters>,
+        index: usize,
+        reactors: usize,
+    ) -> Self {
         let table = shared.load_full();
         let locals = vec![None; table.tenants.len()];
-        Self { cache: Cache::new(shared), table, locals, made: Vec::new(), index, reactors }
+        Self { cache: Cache::new(shared), table, locals, made: Vec::new(), meters, index, reactors }
     }
 
     /// Looks whether the control plane has swapped the table; one read of memory that nobody
@@ -345,7 +490,8 @@ impl View {
         self.locals[index].get_or_insert_with(|| {
             self.made.push(index);
             let tenant = self.table.tenants[index].clone();
-            Rc::new(Local::new(tenant, self.index, self.reactors))
+            let counters = self.meters.counters(&tenant.name, self.index);
+            Rc::new(Local::new(tenant, counters, self.index, self.reactors))
         })
     }
 

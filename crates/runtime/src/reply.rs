@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sandtide_engine::{ExchangeId, Fault, ResponseHead};
 
-use crate::serving::Serving;
+use crate::{
+    record::{Record, Refused},
+    serving::Serving,
+};
 
 /// A response that is complete: nothing holds a sandbox for it any more.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub struct Whole {
     pub body: Bytes,
     /// The trailers, if there are any. Boxed because they are rare, and this is moved a lot.
     pub trailers: Option<Box<HeaderMap>>,
+    /// The record of the exchange, if records are wanted.
+    pub record: Option<Box<Record>>,
 }
 
 /// What [`crate::Reactor::begin`] came to without waiting.
@@ -45,83 +50,144 @@ pub struct Broken(pub ExchangeId);
 /// The header that carries the correlation id of an error page.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The header that says that an answer is the host's own, and why (RFC 9209).
+pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
 /// Why a request is answered by us and not by its program. The client learns the status, one
 /// line, and the correlation id; what happened stands in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    NoTenant,
-    /// The program could not be loaded; it is tried again in so many seconds.
-    Unavailable(u64),
-    /// Admission; a wait of so many seconds may help.
-    Busy(u64),
-    /// The tenant's rate; there is room again in so many seconds.
-    TooMany(u64),
+    /// It did not reach a sandbox; a wait of so many seconds may help.
+    Refused(Refused, Option<u64>),
     BodyTooLarge,
     BodyBroken,
     Failure,
     GuestFault,
+    BadProtocol,
+    AnswerTooLarge,
+    OutOfMemory,
+    OutOfInstructions,
     OutOfTime,
+}
+
+impl From<Refused> for Refusal {
+    fn from(why: Refused) -> Self {
+        Self::Refused(why, None)
+    }
 }
 
 impl Refusal {
     pub(crate) fn of_fault(fault: &Fault) -> Self {
-        use sandtide_engine::BodyError;
+        use sandtide_engine::{BodyError, ResponseError};
         match fault {
-            Fault::Deadline { .. } | Fault::Instructions { .. } => Self::OutOfTime,
+            Fault::Deadline { .. } => Self::OutOfTime,
+            Fault::Instructions { .. } => Self::OutOfInstructions,
+            Fault::Memory { .. } => Self::OutOfMemory,
             Fault::RequestBody(BodyError::TooLarge { .. }) => Self::BodyTooLarge,
             Fault::RequestBody(BodyError::Aborted) => Self::BodyBroken,
-            Fault::Trap(_)
-            | Fault::Signal { .. }
-            | Fault::Exit { .. }
-            | Fault::Memory { .. }
-            | Fault::Response(_)
-            | Fault::Protocol(_)
-            | Fault::Stalled { .. } => Self::GuestFault,
+            Fault::Response(ResponseError::TooLarge { .. }) => Self::AnswerTooLarge,
+            Fault::Response(_) | Fault::Protocol(_) => Self::BadProtocol,
+            Fault::Trap(_) | Fault::Signal { .. } | Fault::Exit { .. } | Fault::Stalled { .. } => {
+                Self::GuestFault
+            }
         }
     }
 
-    pub(crate) fn busy(wait: Duration) -> Self {
-        Self::Busy(whole_seconds(wait))
+    /// A wait like this may help.
+    pub(crate) fn after(why: Refused, wait: Duration) -> Self {
+        Self::Refused(why, Some(whole_seconds(wait)))
     }
 
-    pub(crate) fn over_rate(wait: Duration) -> Self {
-        Self::TooMany(whole_seconds(wait))
+    pub(crate) fn status(self) -> StatusCode {
+        self.told().0
     }
 
-    pub(crate) fn unavailable(wait: Duration) -> Self {
-        Self::Unavailable(whole_seconds(wait))
-    }
-
-    fn parts(self) -> (StatusCode, &'static str) {
+    /// What the client is told: the status, a line, and the value of [`PROXY_STATUS`]. The error
+    /// types are those of RFC 9209 §2.3; `details` names the limit that was met, as the
+    /// configuration does.
+    fn told(self) -> (StatusCode, &'static str, &'static str) {
+        use StatusCode as S;
         match self {
-            Self::NoTenant => (StatusCode::NOT_FOUND, "nothing answers here"),
-            Self::Unavailable(_) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "the program is not available")
+            Self::Refused(Refused::NoTenant, _) => {
+                (S::NOT_FOUND, "nothing answers here", "sandtide; error=destination_not_found")
             }
-            Self::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time"),
-            Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, "too many requests a second"),
-            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large"),
-            Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request body broke off"),
-            Self::Failure => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
-            Self::GuestFault => (StatusCode::BAD_GATEWAY, "the program failed"),
-            Self::OutOfTime => (StatusCode::GATEWAY_TIMEOUT, "the program took too long"),
+            Self::Refused(Refused::Unavailable, _) => (
+                S::SERVICE_UNAVAILABLE,
+                "the program is not available",
+                "sandtide; error=destination_unavailable",
+            ),
+            Self::Refused(Refused::QueueFull, _) => (
+                S::SERVICE_UNAVAILABLE,
+                "too many requests at a time",
+                "sandtide; error=connection_limit_reached; details=\"queue\"",
+            ),
+            Self::Refused(Refused::QueueTime, _) => (
+                S::SERVICE_UNAVAILABLE,
+                "too many requests at a time",
+                "sandtide; error=connection_limit_reached; details=\"queue_time\"",
+            ),
+            Self::Refused(Refused::Rate, _) => (
+                S::TOO_MANY_REQUESTS,
+                "too many requests a second",
+                "sandtide; error=http_request_error; details=\"requests_per_second\"",
+            ),
+            Self::BodyTooLarge | Self::Refused(Refused::RequestBody, _) => (
+                S::PAYLOAD_TOO_LARGE,
+                "the request body is too large",
+                "sandtide; error=http_request_error; details=\"request_body\"",
+            ),
+            Self::BodyBroken => {
+                (S::BAD_REQUEST, "the request body broke off", "sandtide; error=http_request_error")
+            }
+            Self::Failure => (
+                S::INTERNAL_SERVER_ERROR,
+                "the server failed",
+                "sandtide; error=proxy_internal_error",
+            ),
+            Self::GuestFault => {
+                (S::BAD_GATEWAY, "the program failed", "sandtide; error=connection_terminated")
+            }
+            Self::BadProtocol => {
+                (S::BAD_GATEWAY, "the program failed", "sandtide; error=http_protocol_error")
+            }
+            Self::AnswerTooLarge => (
+                S::BAD_GATEWAY,
+                "the program failed",
+                "sandtide; error=http_response_body_size; details=\"response_body\"",
+            ),
+            Self::OutOfMemory => (
+                S::BAD_GATEWAY,
+                "the program failed",
+                "sandtide; error=connection_terminated; details=\"memory\"",
+            ),
+            Self::OutOfInstructions => (
+                S::GATEWAY_TIMEOUT,
+                "the program took too long",
+                "sandtide; error=http_response_timeout; details=\"instructions\"",
+            ),
+            Self::OutOfTime => (
+                S::GATEWAY_TIMEOUT,
+                "the program took too long",
+                "sandtide; error=http_response_timeout; details=\"wall_time\"",
+            ),
         }
     }
 
     #[cold]
-    pub(crate) fn answer(self, id: ExchangeId) -> Whole {
-        let (status, text) = self.parts();
+    pub(crate) fn answer(self, id: ExchangeId, record: Option<Box<Record>>) -> Whole {
+        let (status, text, why) = self.told();
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(PROXY_STATUS, HeaderValue::from_static(why));
         let id = id.to_string();
         if let Ok(value) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, value);
         }
-        if let Self::Busy(seconds) | Self::TooMany(seconds) | Self::Unavailable(seconds) = self {
+        if let Self::Refused(_, Some(seconds)) = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         let body = Bytes::from(format!("{}: {text} (request {id})\n", status.as_u16()));
-        Whole { head: ResponseHead { status, headers }, body, trailers: None }
+        Whole { head: ResponseHead { status, headers }, body, trailers: None, record }
     }
 }
 

@@ -1,22 +1,30 @@
 //! What the control plane holds on to.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use sandtide_engine::{ExchangeId, Slice};
 
-use crate::{reactor::Reactor, table::Table, timers::Timers};
+use crate::{
+    counters::Totals,
+    meters::Meters,
+    reactor::{Reactor, Settings},
+    table::Table,
+    timers::Timers,
+};
 
 /// How the runtime runs guests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long a guest may run before it lets others run.
     pub slice: Duration,
+    /// Whether hosts want a [`crate::Record`] of each exchange.
+    pub records: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slice: Duration::from_millis(1) }
+        Self { slice: Duration::from_millis(1), records: false }
     }
 }
 
@@ -26,13 +34,15 @@ pub struct Runtime {
     table: Arc<ArcSwap<Table>>,
     options: Options,
     first_id: u64,
+    meters: Arc<Meters>,
 }
 
 impl Runtime {
     /// A runtime that serves this table.
     pub fn new(table: Table, options: Options) -> Arc<Self> {
         let table = Arc::new(ArcSwap::from_pointee(table));
-        Arc::new(Self { table, options, first_id: rand::random() })
+        let meters = Arc::new(Meters::new());
+        Arc::new(Self { table, options, first_id: rand::random(), meters })
     }
 
     /// Serves new exchanges by this table. Exchanges that have begun end by the old one. Tenants
@@ -50,7 +60,38 @@ impl Runtime {
     pub fn reactor(&self, index: usize, reactors: usize, timers: Box<dyn Timers>) -> Rc<Reactor> {
         // Every reactor numbers its exchanges from a start of its own, 2^48 apart.
         let first_id = ExchangeId(self.first_id.wrapping_add((index as u64) << 48));
-        let slice = Slice(self.options.slice);
-        Rc::new(Reactor::new(self.table.clone(), index, reactors, first_id, slice, timers))
+        let settings = Settings {
+            index,
+            reactors,
+            first_id,
+            slice: Slice(self.options.slice),
+            records: self.options.records,
+        };
+        Rc::new(Reactor::new(self.table.clone(), self.meters.clone(), settings, timers))
+    }
+
+    /// What each tenant's exchanges came to, by its name. Tenants that nobody has asked for
+    /// anything may be missing.
+    pub fn tenant_totals(&self) -> Vec<(Arc<str>, Totals)> {
+        self.meters.tenants()
+    }
+
+    /// What was counted for requests that no tenant answers, and for tenants that are gone.
+    pub fn other_totals(&self) -> Totals {
+        self.meters.others()
+    }
+
+    /// How long ago each reactor's event loop turned for the last time, with the reactor's index.
+    /// About a second for a healthy one.
+    pub fn silences(&self) -> Vec<(usize, Duration)> {
+        self.meters.silences()
+    }
+
+    /// Lets go of the counters of tenants that are not in the table any more. Their counts go on
+    /// in [`Self::other_totals`].
+    pub fn forget_tenants(&self) {
+        let table = self.table();
+        let names: HashSet<&str> = table.tenants().iter().map(|tenant| &*tenant.name).collect();
+        self.meters.forget(|name| names.contains(name));
     }
 }

@@ -20,15 +20,15 @@ use std::{
 };
 
 use sandtide_engine::{
-    Exchange, ExchangeId, Fault, Frame, Outcome, Progress, RequestBody, ResponseHead, Slice, Turn,
+    Exchange, ExchangeId, Fault, Frame, Outcome, Progress, ResponseHead, Slice, Turn, Usage,
 };
 
 use crate::{
-    counters::count,
     lease::Lease,
     local::{Admitted, Awaiting, Home, Local, ProgramTicket, Ticket},
     pool::Pool,
-    reactor::{Reactor, lane_of},
+    reactor::{Concluded, Reactor, lane_of},
+    record::{Ending, Record, Refused, Times, no_exchange},
     reply::{Broken, Refusal, Reply, Whole},
     report,
     timers::Sleep,
@@ -44,14 +44,19 @@ pub struct Serving {
     local: Rc<Local>,
     exchange: Exchange,
     stage: Stage,
+    began: Instant,
     /// When it was admitted.
     started: Instant,
+    /// Time in the turns of its sandbox.
+    cpu: Duration,
     deadline: Instant,
     /// How much of its slice it has used since it was last let through.
     spent: Duration,
     timer: Option<(Instant, Sleep)>,
     /// It goes on without its client.
     is_abandoned: bool,
+    /// Of the exchange that has ended, until somebody takes it.
+    record: Option<Box<Record>>,
 }
 
 enum Stage {
@@ -86,20 +91,23 @@ impl Serving {
         local: Rc<Local>,
         exchange: Exchange,
         stage: Stage,
-        started: Instant,
+        times: Times,
     ) -> Self {
-        let deadline = started + local.tenant.limits.wall_time;
-        let spent = Duration::ZERO;
+        let Times { began, cpu, .. } = times;
+        let deadline = began + local.tenant.limits.wall_time;
         Self {
             reactor,
             local,
             exchange,
             stage,
-            started,
+            began,
+            started: began,
+            cpu,
             deadline,
-            spent,
+            spent: cpu,
             timer: None,
             is_abandoned: false,
+            record: None,
         }
     }
 
@@ -111,7 +119,7 @@ impl Serving {
     ) -> Self {
         let now = Instant::now();
         let stage = Stage::Queued(ticket, now + local.tenant.admission.queue_time);
-        Self::new(reactor, local, exchange, stage, now)
+        Self::new(reactor, local, exchange, stage, Times::beginning(now))
     }
 
     /// An exchange whose program is being loaded.
@@ -123,7 +131,8 @@ impl Serving {
     ) -> Self {
         let now = Instant::now();
         let until = now + local.tenant.limits.boot_time + local.tenant.admission.queue_time;
-        Self::new(reactor, local, exchange, Stage::Loading(ticket, until), now)
+        let stage = Stage::Loading(ticket, until);
+        Self::new(reactor, local, exchange, stage, Times::beginning(now))
     }
 
     pub(crate) fn begun(
@@ -131,17 +140,16 @@ impl Serving {
         local: Rc<Local>,
         exchange: Exchange,
         lease: Lease,
-        started: Instant,
+        times: Times,
         progress: Progress,
     ) -> Self {
-        let spent = started.elapsed();
         let stage = match progress {
-            Progress::Waiting { until } if spent < reactor.slice.0 => Stage::Running(lease, until),
+            Progress::Waiting { until } if times.cpu < reactor.slice.0 => {
+                Stage::Running(lease, until)
+            }
             _ => Stage::Sliced(lease),
         };
-        let mut serving = Self::new(reactor, local, exchange, stage, started);
-        serving.spent = spent;
-        serving
+        Self::new(reactor, local, exchange, stage, times)
     }
 
     /// An exchange whose response is complete, but that has interim responses to send before it.
@@ -149,9 +157,13 @@ impl Serving {
         reactor: Rc<Reactor>,
         local: Rc<Local>,
         exchange: Exchange,
-        started: Instant,
+        times: Times,
+        ended: Concluded,
     ) -> Self {
-        Self::new(reactor, local, exchange, Stage::Over(Ok(())), started)
+        let Concluded { result, record } = ended;
+        let mut serving = Self::new(reactor, local, exchange, Stage::Over(result), times);
+        serving.record = record;
+        serving
     }
 
     /// The correlation id.
@@ -188,11 +200,9 @@ impl Serving {
             }
             match ready!(self.poll_step(cx, &mut ran)) {
                 Step::Ran => {}
-                Step::Over(Ok(())) => {
-                    return Poll::Ready(Reply::Whole(Whole::take(&mut self.exchange)));
-                }
-                Step::Over(Err(refusal)) => {
-                    return Poll::Ready(Reply::Whole(refusal.answer(self.exchange.id)));
+                Step::Over(result) => {
+                    let ended = Concluded { result, record: self.record.take() };
+                    return Poll::Ready(Reply::Whole(ended.whole(&mut self.exchange)));
                 }
             }
         }
@@ -248,18 +258,23 @@ impl Serving {
         if self.is_abandoned {
             return Err(stage);
         }
-        let (nothing, ()) = http::Request::new(()).into_parts();
-        let nothing = Exchange::new(self.exchange.id, nothing, RequestBody::empty(), 0);
+        let times = self.times();
+        let nothing = no_exchange(self.exchange.id);
+        let exchange = mem::replace(&mut self.exchange, nothing);
+        self.record = self.reactor.left(&self.local, &exchange, times);
         self.reactor.abandoned.add(Self {
             reactor: self.reactor.clone(),
             local: self.local.clone(),
-            exchange: mem::replace(&mut self.exchange, nothing),
+            exchange,
             stage,
+            began: self.began,
             started: self.started,
+            cpu: self.cpu,
             deadline: self.deadline,
             spent: self.spent,
             timer: None,
             is_abandoned: true,
+            record: None,
         });
         Ok(())
     }
@@ -310,7 +325,7 @@ impl Serving {
         let until = *until;
         if ticket.poll(cx).is_pending() {
             ready!(self.poll_timer(cx, until));
-            self.give_up("waited too long for the program to be loaded");
+            self.give_up(Refused::QueueTime, "waited too long for the program to be loaded");
             return Poll::Ready(());
         }
         self.timer = None;
@@ -324,7 +339,7 @@ impl Serving {
                 let queue_time = self.local.tenant.admission.queue_time;
                 self.stage = Stage::Queued(ticket, until.min(Instant::now() + queue_time));
             }
-            Admitted::Full => self.give_up("too many exchanges wait"),
+            Admitted::Full => self.give_up(Refused::QueueFull, "too many exchanges wait"),
         }
         Poll::Ready(())
     }
@@ -336,11 +351,12 @@ impl Serving {
         match self.local.await_program() {
             Awaiting::Program(ticket) => self.stage = Stage::Loading(ticket, until),
             Awaiting::Failed(failure) => {
-                count(&self.reactor.counters.refused);
                 let refusal = self.reactor.unavailable(&self.local, self.exchange.id, &failure);
-                self.stage = Stage::Over(Err(refusal));
+                self.refuse(Refused::Unavailable, refusal);
             }
-            Awaiting::Full => self.give_up("too many exchanges wait for the program"),
+            Awaiting::Full => {
+                self.give_up(Refused::QueueFull, "too many exchanges wait for the program");
+            }
         }
     }
 
@@ -357,14 +373,14 @@ impl Serving {
             return Poll::Ready(());
         }
         ready!(self.poll_timer(cx, until));
-        self.give_up("waited too long for a sandbox");
+        self.give_up(Refused::QueueTime, "waited too long for a sandbox");
         Poll::Ready(())
     }
 
     /// It was admitted, and its time begins.
     fn lease(&mut self, pool: Rc<Pool>, home: Home) {
         self.stage = match self.reactor.lease(&self.local, pool, home, &self.exchange) {
-            Err(refusal) => Stage::Over(Err(refusal)),
+            Err(refusal) => self.end_unserved(Ending::EngineFailure, Some(refusal)),
             Ok(lease) if self.reactor.turnstile().has_lane(lane_of(&self.local)) => {
                 Stage::Sliced(lease)
             }
@@ -375,10 +391,28 @@ impl Serving {
     }
 
     /// It was not admitted in time.
-    fn give_up(&mut self, reason: &str) {
-        count(&self.reactor.counters.refused);
+    fn give_up(&mut self, why: Refused, reason: &str) {
         report::refused(&self.local.tenant, self.exchange.id, reason);
-        self.stage = Stage::Over(Err(Refusal::busy(self.local.tenant.admission.queue_time)));
+        let refusal = Refusal::after(why, self.local.tenant.admission.queue_time);
+        self.refuse(why, refusal);
+    }
+
+    fn refuse(&mut self, why: Refused, refusal: Refusal) {
+        self.local.counters.add_refused(why);
+        self.local.counters.add_status(refusal.status());
+        self.stage = self.end_unserved(Ending::Refused(why), Some(refusal));
+    }
+
+    /// The end of an exchange that waited and did not get a sandbox.
+    fn end_unserved(&mut self, ending: Ending, refusal: Option<Refusal>) -> Stage {
+        let queued = self.began.elapsed();
+        self.local.counters.add_queued(queued);
+        let times = Times { queued, ..Times::beginning(self.began) };
+        let spent = times.spent(&self.exchange, Usage::default());
+        let status = refusal.map(Refusal::status);
+        let (local, exchange) = (&self.local, &mut self.exchange);
+        self.record = self.reactor.record(local, exchange, ending, status, self.began, spent);
+        Stage::Over(Err(refusal.unwrap_or(Refusal::Failure)))
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
@@ -409,11 +443,13 @@ impl Serving {
             deadline,
             interrupt: &|| false,
         });
-        self.spent += before.elapsed();
+        let cpu = before.elapsed();
+        self.spent += cpu;
+        self.cpu += cpu;
         self.stage = match progress {
-            Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome)),
+            Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome, true)),
             // The engine should have seen this by itself.
-            _ if before >= deadline => Stage::Over(self.conclude(lease, self.out_of_time())),
+            _ if before >= deadline => Stage::Over(self.conclude(lease, self.out_of_time(), true)),
             Progress::Waiting { until } if self.spent < full => Stage::Running(lease, until),
             Progress::Waiting { .. } | Progress::Sliced => Stage::Sliced(lease),
         };
@@ -424,36 +460,73 @@ impl Serving {
         Outcome::Fault(Fault::Deadline { limit, backtrace: Vec::new() })
     }
 
-    fn conclude(&self, lease: Lease, outcome: Outcome) -> Result<(), Refusal> {
-        self.reactor.conclude(&self.local, &self.exchange, lease, outcome, self.started)
+    fn conclude(
+        &mut self,
+        lease: Lease,
+        outcome: Outcome,
+        has_client: bool,
+    ) -> Result<(), Refusal> {
+        let times = self.times();
+        let has_client = has_client && !self.is_abandoned;
+        let (local, exchange) = (&self.local, &mut self.exchange);
+        let Concluded { result, record } =
+            self.reactor.conclude(local, exchange, lease, outcome, times, has_client);
+        self.record = record;
+        result
+    }
+
+    fn times(&self) -> Times {
+        Times {
+            began: self.began,
+            queued: self.started - self.began,
+            ran: self.started.elapsed(),
+            cpu: self.cpu,
+        }
+    }
+
+    /// Ends the exchange if it has not ended: the client is gone, or did not take its response in
+    /// time. Its record, once, if records are wanted.
+    pub fn leave(&mut self) -> Option<Box<Record>> {
+        match mem::replace(&mut self.stage, UNFINISHED) {
+            Stage::Over(result) => self.stage = Stage::Over(result),
+            Stage::Loading(..) | Stage::Queued(..) => {
+                self.local.counters.clients_gone.add(1);
+                self.stage = self.end_unserved(Ending::ClientGone, None);
+            }
+            stage => {
+                let late = Instant::now() >= self.deadline;
+                let stage = if late { Err(stage) } else { self.abandon(stage) };
+                let held = match stage {
+                    Err(Stage::Running(lease, _) | Stage::Sliced(lease)) => Some(lease),
+                    Err(Stage::InLine(lease, _)) => Some(lease),
+                    _ => None,
+                };
+                if let Some(lease) = held {
+                    let outcome = if late { self.out_of_time() } else { Outcome::ClientGone };
+                    // Nobody is left to answer.
+                    let _ = self.conclude(lease, outcome, false);
+                }
+            }
+        }
+        self.record.take()
     }
 }
 
 impl Drop for Serving {
-    /// The client is gone, or did not take its response in time.
     fn drop(&mut self) {
-        let late = Instant::now() >= self.deadline;
-        let stage = mem::replace(&mut self.stage, UNFINISHED);
-        let stage = if late { Err(stage) } else { self.abandon(stage) };
-        let Err(Stage::Running(lease, _) | Stage::Sliced(lease) | Stage::InLine(lease, _)) = stage
-        else {
-            return;
-        };
-        let outcome = if late { self.out_of_time() } else { Outcome::ClientGone };
-        // Nobody is left to answer.
-        let _ = self.conclude(lease, outcome);
+        self.leave();
     }
 }
 
 impl Whole {
     /// What the guest answered, all of it.
-    pub(crate) fn take(exchange: &mut Exchange) -> Self {
+    pub(crate) fn take(exchange: &mut Exchange, record: Option<Box<Record>>) -> Self {
         let Some(head) = exchange.response.take_head() else {
             debug_assert!(false, "a finished response has a head until it is taken");
-            return Refusal::Failure.answer(exchange.id);
+            return Refusal::Failure.answer(exchange.id, record);
         };
         let body = exchange.response.take_data().unwrap_or_default();
         let trailers = exchange.response.take_trailers().map(Box::new);
-        Self { head, body, trailers }
+        Self { head, body, trailers, record }
     }
 }

@@ -9,6 +9,7 @@ use sandtide_engine::{Limits, ResponseHead};
 use crate::{
     log::TenantLog,
     rate::{Pace, Rate},
+    record::Record,
     reply::Whole,
     route::Route,
     slot::Slot,
@@ -52,11 +53,12 @@ impl FixedResponse {
         Self { status: StatusCode::OK, headers, body: body.into() }
     }
 
-    pub(crate) fn answer(&self) -> Whole {
+    pub(crate) fn answer(&self, record: Option<Box<Record>>) -> Whole {
         Whole {
             head: ResponseHead { status: self.status, headers: self.headers.clone() },
             body: self.body.clone(),
             trailers: None,
+            record,
         }
     }
 }

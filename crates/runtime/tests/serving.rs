@@ -45,7 +45,8 @@ fn bench(
     change(&mut tenant);
     let table = Table::build([Arc::new(tenant)]).unwrap();
     // So long that a slow machine changes nothing: guests say when their slice is used up.
-    let runtime = Runtime::new(table, Options { slice: Duration::from_secs(3600) });
+    let runtime =
+        Runtime::new(table, Options { slice: Duration::from_secs(3600), ..Options::default() });
     let clock = Clock::default();
     let reactor = runtime.reactor(0, 1, Box::new(clock.clone()));
     Bench { fake, clock, reactor, runtime }
@@ -107,7 +108,7 @@ fn requests_over_the_rate_are_told_when_to_come_again() {
     assert_eq!(refused.head.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.head.headers["retry-after"], "1");
     let totals = bench.reactor.totals();
-    assert_eq!((totals.exchanges, totals.refused), (2, 1));
+    assert_eq!((totals.exchanges, totals.all_refused()), (2, 1));
 }
 
 #[test]
@@ -497,7 +498,7 @@ fn a_stream_of_short_runs_stands_in_line_too() {
     let mut tenant = tenant("shop", "*", &fake);
     tenant.limits.response_body = u64::MAX;
     let table = Table::build([Arc::new(tenant)]).unwrap();
-    let options = Options { slice: Duration::from_nanos(1) };
+    let options = Options { slice: Duration::from_nanos(1), ..Options::default() };
     let reactor = Runtime::new(table, options).reactor(0, 1, Box::new(Clock::default()));
     let Begun::Serving(mut serving) = begin_at(&reactor, "/") else { panic!() };
     assert!(matches!(head(&mut serving), Reply::Streaming(_)));

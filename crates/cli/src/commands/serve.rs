@@ -111,7 +111,7 @@ fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>)
 }
 
 fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
-    runtime::Options { slice: server.slice }
+    runtime::Options { slice: server.slice, ..Default::default() }
 }
 
 /// Where a tenant answers, and how long its program took to load.
