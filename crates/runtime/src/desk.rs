@@ -4,13 +4,16 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
     pool::Pool,
     slot::{Failure, Known, Slot},
 };
+
+/// Sandboxes that nobody has needed for so long are destroyed.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The pool of the version that serves, and the way to the next one.
 pub(crate) struct Desk {
@@ -20,6 +23,10 @@ pub(crate) struct Desk {
     state: RefCell<State>,
     /// How many sandboxes a pool keeps.
     idle_sandboxes: u32,
+    /// Whether somebody asked for the pool since the last look.
+    used: Cell<bool>,
+    /// When somebody did, as far as is known.
+    last_used: Cell<Instant>,
 }
 
 enum State {
@@ -43,6 +50,8 @@ impl Desk {
             generation: Cell::new(0),
             state: RefCell::new(State::Absent),
             idle_sandboxes,
+            used: Cell::new(true),
+            last_used: Cell::new(Instant::now()),
         };
         desk.refresh();
         desk
@@ -53,6 +62,7 @@ impl Desk {
         if self.slot.generation() != self.generation.get() {
             self.refresh();
         }
+        self.used.set(true);
         match &*self.state.borrow() {
             State::Ready(pool) => Some(pool.clone()),
             State::Absent | State::Failed(_) => None,
@@ -107,9 +117,18 @@ impl Desk {
     }
 
     /// What is due now and then, when no exchange may have come for long.
-    pub(crate) fn tidy(&self) {
+    pub(crate) fn tidy(&self, is_busy: bool) {
         if self.slot.generation() != self.generation.get() {
             self.refresh();
+        }
+        if self.used.take() || is_busy {
+            self.last_used.set(Instant::now());
+            self.slot.touch();
+        } else if let State::Ready(pool) = &*self.state.borrow()
+            && pool.len() > 0
+            && self.last_used.get().elapsed() >= IDLE
+        {
+            pool.empty();
         }
     }
 

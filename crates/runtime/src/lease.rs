@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct Lease {
     dirty: Dirty,
     origin: Origin,
+    on_probation: bool,
 }
 
 /// Where the sandbox goes back to, with the right to use it.
@@ -55,7 +56,9 @@ impl Lease {
                     Some(clean) => clean,
                     None => spawn(local, &pool.version)?,
                 };
-                Ok(Self { dirty: clean.begin(), origin: Origin::Pool(pool, permit) })
+                let on_probation = pool.version.is_on_probation();
+                let origin = Origin::Pool(pool, permit);
+                Ok(Self { dirty: clean.begin(), origin, on_probation })
             }
             Home::Stateful(hold) => {
                 // It may have changed while this exchange stood in line.
@@ -69,7 +72,9 @@ impl Lease {
                         spawn(local, &version)?
                     }
                 };
-                Ok(Self { dirty: clean.begin(), origin: Origin::Stateful(hold, version) })
+                let on_probation = version.is_on_probation();
+                let origin = Origin::Stateful(hold, version);
+                Ok(Self { dirty: clean.begin(), origin, on_probation })
             }
         }
     }
@@ -83,13 +88,31 @@ impl Lease {
         matches!(self.origin, Origin::Stateful(..))
     }
 
+    /// Whether how the exchange ends counts for its version.
+    pub(crate) fn is_on_probation(&self) -> bool {
+        self.on_probation
+    }
+
+    /// However the exchange ends, it is not its version's doing.
+    pub(crate) fn excuse(&mut self) {
+        self.on_probation = false;
+    }
+
+    /// The version that serves the exchange.
+    pub(crate) fn version(&self) -> &Arc<Version> {
+        match &self.origin {
+            Origin::Pool(pool, _) => &pool.version,
+            Origin::Stateful(_, version) => version,
+        }
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         self.dirty.usage()
     }
 
     /// Makes the sandbox ready for the next exchange and returns it.
     pub(crate) fn settle(self, local: &Local, exchange: &Exchange, fate: Fate) {
-        let Self { dirty, origin } = self;
+        let Self { dirty, origin, .. } = self;
         let tenant = &*local.tenant;
         let renewed = match (&origin, fate) {
             (Origin::Pool(..), Fate::Answered | Fate::Abandoned) => dirty.reset(),

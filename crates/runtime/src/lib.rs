@@ -14,10 +14,12 @@
 #![forbid(unsafe_code)]
 
 mod abandoned;
+mod attended;
 mod bucket;
 mod console;
 mod counters;
 mod desk;
+mod handover;
 mod lease;
 mod loader;
 mod local;
@@ -41,9 +43,12 @@ mod tenant;
 mod timers;
 mod turnstile;
 mod version;
+mod waiting;
 
+pub use attended::{Answered, Attended, AttendedError};
 pub use console::{MAX_LINE, TenantConsole};
 pub use counters::{DURATION_BOUNDS, FAULT_KINDS, Measures, Totals};
+pub use handover::{HandOver, HandOverError, HandedOver};
 pub use loader::Loader;
 pub use log::{EXCHANGE_TARGET, GUEST_TARGET, LogPolicy, TenantLog};
 pub use rate::Rate;
@@ -54,7 +59,7 @@ pub use route::{Authority, Route, RouteError};
 pub use router::{Conflict, Router};
 pub use runtime::{Options, Runtime};
 pub use serving::Serving;
-pub use slot::{Slot, SlotState, SlotStatus};
+pub use slot::{Rollback, Slot, SlotState, SlotStatus};
 pub use table::{Table, TableError};
 pub use tenant::{Admission, Answer, FixedResponse, Tenant};
 pub use timers::{Sleep, Timers};

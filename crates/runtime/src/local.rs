@@ -13,9 +13,11 @@ use crate::{
     desk::{Closed, Desk},
     place::Place,
     pool::Pool,
-    slot::{Awaited, Failure},
+    slot::Failure,
     stateful::{Entry, Hold, HoldTicket},
     tenant::{Answer, Tenant},
+    version::{Verdict, Version},
+    waiting::Awaited,
 };
 
 pub(crate) struct Local {
@@ -119,7 +121,7 @@ impl Local {
             return Awaiting::Full;
         }
         self.loading.set(self.loading.get() + 1);
-        let awaited = desk.slot.want(desk.generation());
+        let awaited = Awaited::new(&desk.slot, desk.generation());
         Awaiting::Program(ProgramTicket { local: self.clone(), awaited })
     }
 
@@ -154,6 +156,15 @@ impl Local {
         }
     }
 
+    /// Counts an exchange of a version on probation. When that has failed, the version before it
+    /// is back.
+    #[cold]
+    pub(crate) fn judge(&self, version: &Arc<Version>, faulted: bool) {
+        if let (Verdict::Failed, Some(desk)) = (version.judge(faulted), &self.desk) {
+            desk.slot.roll_back(version);
+        }
+    }
+
     /// Idle sandboxes, and those in use.
     pub(crate) fn sandboxes(&self) -> (usize, usize) {
         (self.desk.as_ref().map_or(0, Desk::idle), self.in_use.get() as usize)
@@ -163,7 +174,7 @@ impl Local {
     pub(crate) fn tick(&self) {
         self.tenant.log.settle();
         if let Some(desk) = &self.desk {
-            desk.tidy();
+            desk.tidy(self.in_use.get() > 0);
             self.counters.idle.set(desk.idle() as u64);
             self.counters.resident_bytes.set(desk.resident_bytes());
         }

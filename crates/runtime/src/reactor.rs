@@ -76,9 +76,14 @@ struct View {
     /// Their indices.
     made: Vec<usize>,
     meters: Arc<Meters>,
+    /// Whose turn it is to be looked after.
+    next_due: usize,
     index: usize,
     reactors: usize,
 }
+
+/// So many tenants are looked after in each tick; more only if there are very many.
+const LOOKED_AFTER: usize = 512;
 
 impl Reactor {
     pub(crate) fn new(
@@ -323,6 +328,10 @@ impl Reactor {
         if let Some(status) = status {
             counters.add_status(status);
         }
+        if lease.is_on_probation() {
+            let faulted = matches!(result, Err(refusal) if refusal.is_of_program());
+            local.judge(lease.version(), faulted);
+        }
         lease.settle(local, exchange, fate);
         let record = self.record(local, exchange, ending, status, times.began, spent);
         Concluded { result, record }
@@ -421,7 +430,7 @@ impl Reactor {
         self.meters.beat(&self.vitals);
         let mut view = self.view.borrow_mut();
         view.refresh();
-        view.made().for_each(|local| local.tick());
+        view.due().for_each(|local| local.tick());
     }
 
     /// Idle sandboxes and running exchanges of all ephemeral tenants on this reactor.
@@ -457,7 +466,16 @@ impl View {
     ) -> Self {
         let table = shared.load_full();
         let locals = vec![None; table.tenants.len()];
-        Self { cache: Cache::new(shared), table, locals, made: Vec::new(), meters, index, reactors }
+        Self {
+            cache: Cache::new(shared),
+            table,
+            locals,
+            made: Vec::new(),
+            next_due: 0,
+            meters,
+            index,
+            reactors,
+        }
     }
 
     /// Looks whether the control plane has swapped the table; one read of memory that nobody
@@ -493,6 +511,17 @@ impl View {
             let counters = self.meters.counters(&tenant.name, self.index);
             Rc::new(Local::new(tenant, counters, self.index, self.reactors))
         })
+    }
+
+    /// Those whose turn it is to be looked after: a part, so that no exchange waits for all.
+    fn due(&mut self) -> impl Iterator<Item = &Rc<Local>> {
+        let count = (self.made.len() / 4).clamp(LOOKED_AFTER.min(self.made.len()), self.made.len());
+        let first = self.next_due;
+        self.next_due = if count == 0 { 0 } else { (first + count) % self.made.len() };
+        let view = &*self;
+        (first..first + count)
+            .map(|turn| view.made[turn % view.made.len()])
+            .filter_map(|index| view.locals[index].as_ref())
     }
 
     fn made(&self) -> impl Iterator<Item = &Rc<Local>> {

@@ -93,6 +93,11 @@ impl Refusal {
         }
     }
 
+    /// Whether a better program would not have been refused.
+    pub(crate) fn is_of_program(self) -> bool {
+        !matches!(self, Self::Refused(..) | Self::BodyTooLarge | Self::BodyBroken)
+    }
+
     /// A wait like this may help.
     pub(crate) fn after(why: Refused, wait: Duration) -> Self {
         Self::Refused(why, Some(whole_seconds(wait)))

@@ -1,6 +1,11 @@
 //! What the control plane holds on to.
 
-use std::{collections::HashSet, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use sandtide_engine::{ExchangeId, Slice};
@@ -32,6 +37,8 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Runtime {
     table: Arc<ArcSwap<Table>>,
+    /// Tables that were replaced, and that a reactor may still have.
+    replaced: Mutex<Vec<Arc<Table>>>,
     options: Options,
     first_id: u64,
     meters: Arc<Meters>,
@@ -42,13 +49,28 @@ impl Runtime {
     pub fn new(table: Table, options: Options) -> Arc<Self> {
         let table = Arc::new(ArcSwap::from_pointee(table));
         let meters = Arc::new(Meters::new());
-        Arc::new(Self { table, options, first_id: rand::random(), meters })
+        let replaced = Mutex::default();
+        Arc::new(Self { table, replaced, options, first_id: rand::random(), meters })
     }
 
     /// Serves new exchanges by this table. Exchanges that have begun end by the old one. Tenants
     /// that are the same `Arc` in both keep their sandboxes.
     pub fn replace(&self, table: Table) {
-        self.table.store(Arc::new(table));
+        let before = self.table.swap(Arc::new(table));
+        self.replaced().push(before);
+    }
+
+    /// Lets go of tables that no reactor serves by any more. The control
+    /// plane calls it now and then, so that no reactor has to.
+    pub fn tidy(&self) {
+        let (unused, in_use): (Vec<_>, _) =
+            self.replaced().drain(..).partition(|table| Arc::strong_count(table) == 1);
+        self.replaced().extend::<Vec<_>>(in_use);
+        drop(unused);
+    }
+
+    fn replaced(&self) -> MutexGuard<'_, Vec<Arc<Table>>> {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The table that new exchanges are served by.

@@ -501,7 +501,9 @@ impl Serving {
                     Err(Stage::InLine(lease, _)) => Some(lease),
                     _ => None,
                 };
-                if let Some(lease) = held {
+                if let Some(mut lease) = held {
+                    // No client shall bring an old version back by not reading.
+                    lease.excuse();
                     let outcome = if late { self.out_of_time() } else { Outcome::ClientGone };
                     // Nobody is left to answer.
                     let _ = self.conclude(lease, outcome, false);

@@ -3,24 +3,22 @@
 //! ```text
 //!            first exchange                 install
 //!   Empty ───────────────────▶ Loading ───────────────▶ Loaded ──┐ install: the next version
-//!     ▲                        ▲  │                      │  ▲────┘
-//!     │       the pause is over│  │fail                  │
-//!     │                        │  ▼                      │
-//!     │                        Failed ◀── (never) ───────┤ a failure leaves the version that works
+//!     ▲                        ▲  │                      │  ▲    │ roll_back: the one before
+//!     │       the pause is over│  │fail                  │  └────┘
+//!     │                        │  ▼                      │    fail: the version that works stays
+//!     │                        Failed                    │
 //!     └──────────────────────────────────────────────────┘ retire: unused for long
 //! ```
 //!
-//! Reactors keep a copy of what they need of it and a look at [`Slot::generation`] tells them
+//! Reactors keep a copy of what they need of it, and a look at [`Slot::generation`] tells them
 //! whether it is still right; the lock is for changes.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -30,6 +28,7 @@ use crate::{
     loader::{Loader, Nobody},
     stateful::Stateful,
     version::Version,
+    waiting::Waiting,
 };
 
 /// How long exchanges are turned away after a program could not be loaded for the first time.
@@ -43,20 +42,26 @@ pub struct Slot {
     loader: Arc<dyn Loader>,
     /// Changes with everything that reactors keep a copy of.
     generation: AtomicU64,
+    made: Instant,
+    /// When reactors last had exchanges for it: milliseconds since `made`.
+    used: AtomicU64,
     inner: Mutex<Inner>,
     pub(crate) stateful: Stateful,
 }
 
 struct Inner {
     state: State,
+    /// What a version on probation may be replaced by.
+    previous: Option<Arc<Version>>,
+    /// Served before and may still be in use; dropped by [`Slot::tidy`].
+    retired: Vec<Arc<Version>>,
     /// How many versions there were.
     versions: u64,
     /// The pause after the last failure, and zero after a success.
     pause: Duration,
-    /// Why the last attempt to load failed, if it did.
     failure: Option<Arc<str>>,
-    next_ticket: u64,
-    waiting: BTreeMap<u64, Waker>,
+    rollback: Option<Rollback>,
+    waiting: Waiting,
 }
 
 enum State {
@@ -84,13 +89,20 @@ pub(crate) struct Failure {
 /// A slot's state, for people.
 #[derive(Debug, Clone)]
 pub struct SlotStatus {
-    /// What it is in.
+    /// Where it is in its life.
     pub state: SlotState,
     /// The version that serves, if one does.
     pub version: Option<Arc<Version>>,
     /// Why the last attempt to load a version failed, if it did. With a version that serves, it
     /// was the attempt to replace it.
     pub failure: Option<Arc<str>>,
+    /// The last time that the version before was brought back.
+    pub rollback: Option<Rollback>,
+    /// Versions that serve no more, and whose last exchanges may not have ended.
+    pub ending: usize,
+    /// Exchanges that wait for the sandbox of a tenant that keeps state, and whoever waits to hand
+    /// it over.
+    pub in_line: usize,
 }
 
 /// Where a slot is in its life.
@@ -106,19 +118,48 @@ pub enum SlotState {
     Failed,
 }
 
+impl SlotState {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Loading => "loading",
+            Self::Loaded => "loaded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A version was replaced by the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rollback {
+    /// The version that had too many faults.
+    pub from: u64,
+    /// The one that is back.
+    pub to: u64,
+    /// How many faults it had.
+    pub faults: u32,
+    /// When.
+    pub at: Instant,
+}
+
 impl Slot {
     /// An empty slot.
     pub fn new(loader: Arc<dyn Loader>) -> Arc<Self> {
         Arc::new(Self {
             loader,
             generation: AtomicU64::new(0),
+            made: Instant::now(),
+            used: AtomicU64::new(0),
             inner: Mutex::new(Inner {
                 state: State::Empty,
+                previous: None,
+                retired: Vec::new(),
                 versions: 0,
                 pause: Duration::ZERO,
                 failure: None,
-                next_ticket: 0,
-                waiting: BTreeMap::new(),
+                rollback: None,
+                waiting: Waiting::default(),
             }),
             stateful: Stateful::default(),
         })
@@ -127,7 +168,7 @@ impl Slot {
     /// A slot that has its program, for good.
     pub fn loaded(program: Arc<dyn Program>) -> Arc<Self> {
         let slot = Self::new(Arc::new(Nobody("nothing loads it again".to_owned())));
-        slot.install(program);
+        slot.install(program, 0);
         slot
     }
 
@@ -140,15 +181,41 @@ impl Slot {
     }
 
     /// Serves new exchanges with this program. Exchanges that have begun end with theirs.
-    pub fn install(&self, program: Arc<dyn Program>) -> Arc<Version> {
+    ///
+    /// With `rollback_on_faults` other than zero, so many faults among its first exchanges bring
+    /// back the version that serves now. A tenant that keeps state loses it: see
+    /// [`Slot::hand_over`].
+    pub fn install(&self, program: Arc<dyn Program>, rollback_on_faults: u32) -> Arc<Version> {
         let mut inner = self.inner();
         inner.versions += 1;
-        let version = Arc::new(Version::new(program, inner.versions));
-        let before = inner.replace(State::Loaded(version.clone()));
+        let before = match std::mem::replace(&mut inner.state, State::Empty) {
+            State::Loaded(version) => Some(version),
+            State::Empty | State::Loading | State::Failed { .. } => None,
+        };
+        let proven = match before {
+            // What is on probation itself is nothing to come back to.
+            Some(before) if before.is_on_probation() => {
+                inner.retired.push(before);
+                inner.previous.take()
+            }
+            before => {
+                let older = inner.previous.take();
+                inner.retired.extend(older);
+                before
+            }
+        };
+        let faults = if proven.is_some() { rollback_on_faults } else { 0 };
+        if faults > 0 {
+            inner.previous = proven;
+        } else {
+            inner.retired.extend(proven);
+        }
+        let version = Arc::new(Version::new(program, inner.versions, faults));
+        inner.state = State::Loaded(version.clone());
         inner.pause = Duration::ZERO;
         inner.failure = None;
+        self.touch();
         self.announce(inner);
-        drop(before);
         version
     }
 
@@ -175,6 +242,72 @@ impl Slot {
         }
     }
 
+    /// Lets go of the program if it has not been used for so long. Never of a sandbox that has a
+    /// tenant's state in it.
+    pub fn retire(&self, unused_for: Duration) -> bool {
+        let used = self.made + Duration::from_millis(self.used.load(Ordering::Relaxed));
+        if used.elapsed() < unused_for || !self.stateful.is_free() {
+            return false;
+        }
+        let mut inner = self.inner();
+        let State::Loaded(_) = inner.state else { return false };
+        if let State::Loaded(version) = std::mem::replace(&mut inner.state, State::Empty) {
+            inner.retired.push(version);
+        }
+        let previous = inner.previous.take();
+        inner.retired.extend(previous);
+        self.announce(inner);
+        true
+    }
+
+    /// Forgets the state of a tenant that keeps none any more.
+    pub fn forget_state(&self) {
+        self.stateful.forget();
+    }
+
+    /// Lets go of versions that nobody uses any more. The control plane calls it now and then, so
+    /// that a program ends on its thread and not on a reactor's.
+    pub fn tidy(&self) {
+        let mut inner = self.inner();
+        let is_proven =
+            matches!(&inner.state, State::Loaded(version) if !version.is_on_probation());
+        if is_proven {
+            let previous = inner.previous.take();
+            inner.retired.extend(previous);
+        }
+        let (unused, in_use) =
+            inner.retired.drain(..).partition(|version| Arc::strong_count(version) == 1);
+        inner.retired = in_use;
+        drop(inner);
+        let unused: Vec<Arc<Version>> = unused;
+        drop(unused);
+        if is_proven {
+            self.stateful.let_go_of_kept();
+        }
+    }
+
+    /// Brings back the version before `bad`, if there is one and `bad` serves.
+    pub(crate) fn roll_back(self: &Arc<Self>, bad: &Arc<Version>) {
+        let mut inner = self.inner();
+        let serves = matches!(&inner.state, State::Loaded(version) if Arc::ptr_eq(version, bad));
+        if !serves {
+            return;
+        }
+        let Some(previous) = inner.previous.take() else { return };
+        inner.rollback = Some(Rollback {
+            from: bad.number(),
+            to: previous.number(),
+            faults: bad.faults(),
+            at: Instant::now(),
+        });
+        inner.failure = Some(format!("version {} had too many faults", bad.number()).into());
+        inner.retired.push(bad.clone());
+        inner.state = State::Loaded(previous);
+        self.announce(inner);
+        self.stateful.bring_back_kept();
+        self.loader.rolled_back(self, bad);
+    }
+
     /// What is in it, for people.
     pub fn status(&self) -> SlotStatus {
         let inner = self.inner();
@@ -184,7 +317,14 @@ impl Slot {
             State::Loaded(version) => (SlotState::Loaded, Some(version.clone())),
             State::Failed { .. } => (SlotState::Failed, None),
         };
-        SlotStatus { state, version, failure: inner.failure.clone() }
+        SlotStatus {
+            state,
+            version,
+            failure: inner.failure.clone(),
+            rollback: inner.rollback,
+            ending: inner.retired.len(),
+            in_line: self.stateful.in_line(),
+        }
     }
 
     /// The version that serves.
@@ -193,6 +333,12 @@ impl Slot {
             State::Loaded(version) => Some(version.clone()),
             _ => None,
         }
+    }
+
+    /// Notes that it is in use. For now and then, not for each exchange.
+    pub(crate) fn touch(&self) {
+        let now = u64::try_from(self.made.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(now, Ordering::Relaxed);
     }
 
     /// Whether a copy of [`Self::known`] is still right. Reads memory that nobody writes as long
@@ -215,12 +361,9 @@ impl Slot {
         (self.generation(), known)
     }
 
-    /// Joins those who wait for a program. The first of them has the loader asked for it.
-    pub(crate) fn want(self: &Arc<Self>, generation: u64) -> Awaited {
+    /// Has the loader asked for the program, unless it is there or on its way.
+    pub(crate) fn want(self: &Arc<Self>) {
         let mut inner = self.inner();
-        let ticket = inner.next_ticket;
-        inner.next_ticket += 1;
-        inner.waiting.insert(ticket, Waker::noop().clone());
         let is_due = match inner.state {
             State::Empty => true,
             State::Failed { retry_at } => retry_at <= Instant::now(),
@@ -228,13 +371,14 @@ impl Slot {
         };
         if is_due {
             inner.state = State::Loading;
-        }
-        drop(inner);
-        let awaited = Awaited { slot: self.clone(), generation, ticket };
-        if is_due {
+            drop(inner);
             self.loader.load(self);
         }
-        awaited
+    }
+
+    /// Access to those who wait for a change.
+    pub(crate) fn waiting<T>(&self, work: impl FnOnce(&mut Waiting) -> T) -> T {
+        work(&mut self.inner().waiting)
     }
 
     /// Tells all who have a copy that it is not right any more, and wakes who waits.
@@ -242,7 +386,7 @@ impl Slot {
         self.generation.fetch_add(1, Ordering::Release);
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
-        waiting.into_values().for_each(Waker::wake);
+        waiting.wake();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -250,50 +394,9 @@ impl Slot {
     }
 }
 
-impl Inner {
-    /// Drop what comes back without the lock: it may be the end of a program.
-    #[must_use]
-    fn replace(&mut self, state: State) -> State {
-        std::mem::replace(&mut self.state, state)
-    }
-}
-
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SlotStatus { state, version, .. } = self.status();
         write!(f, "Slot({state:?} {version:?})")
-    }
-}
-
-/// Waits for what a reactor knows of a slot to change.
-pub(crate) struct Awaited {
-    slot: Arc<Slot>,
-    generation: u64,
-    ticket: u64,
-}
-
-impl Awaited {
-    /// Ready when the slot is not as it was.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.slot.generation() != self.generation {
-            return Poll::Ready(());
-        }
-        let mut inner = self.slot.inner();
-        // It may have changed before the lock was taken.
-        if self.slot.generation() != self.generation {
-            return Poll::Ready(());
-        }
-        inner
-            .waiting
-            .entry(self.ticket)
-            .or_insert_with(|| cx.waker().clone())
-            .clone_from(cx.waker());
-        Poll::Pending
-    }
-}
-
-impl Drop for Awaited {
-    fn drop(&mut self) {
-        self.slot.inner().waiting.remove(&self.ticket);
     }
 }

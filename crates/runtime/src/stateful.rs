@@ -22,6 +22,8 @@ pub(crate) struct Stateful {
 struct Inner {
     /// Not made yet, lost, or with its holder, if `None`; with the version that it runs.
     sandbox: Option<(Clean, Arc<Version>)>,
+    /// Of the version before, as it was when its state was handed over.
+    kept: Option<(Clean, Arc<Version>)>,
     holder: Option<u64>,
     next_ticket: u64,
     line: VecDeque<(u64, Waker)>,
@@ -47,8 +49,49 @@ pub(crate) enum Entry {
 }
 
 impl Stateful {
+    /// Whether nobody has state in it or waits for it.
+    pub(crate) fn is_free(&self) -> bool {
+        let inner = self.inner();
+        inner.sandbox.is_none() && inner.holder.is_none()
+    }
+
+    /// How many wait.
+    pub(crate) fn in_line(&self) -> usize {
+        self.inner().line.len()
+    }
+
+    /// Takes back the sandbox of the version before. Whoever calls this holds the other one.
+    pub(crate) fn bring_back_kept(&self) {
+        let mut inner = self.inner();
+        if let Some(kept) = inner.kept.take() {
+            inner.sandbox = Some(kept);
+        }
+    }
+
+    /// The version that serves needs nothing to come back to.
+    pub(crate) fn let_go_of_kept(&self) {
+        let kept = self.inner().kept.take();
+        retire(kept);
+    }
+
+    /// Forgets the state: its tenant keeps none any more.
+    pub(crate) fn forget(&self) {
+        let (sandbox, kept) = {
+            let mut inner = self.inner();
+            (inner.sandbox.take(), inner.kept.take())
+        };
+        retire(sandbox);
+        retire(kept);
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn retire(sandbox: Option<(Clean, Arc<Version>)>) {
+    if let Some((clean, _)) = sandbox {
+        clean.retire();
     }
 }
 
@@ -79,6 +122,25 @@ impl Hold {
         }
     }
 
+    /// Waits for the right to the sandbox before all who wait. For who replaces it.
+    pub(crate) fn enter_first(slot: &Arc<Slot>) -> Entry {
+        let mut inner = slot.stateful.inner();
+        let ticket = inner.next_ticket;
+        inner.next_ticket += 1;
+        if inner.holder.is_none() {
+            inner.holder = Some(ticket);
+            return Entry::Held(Self { slot: slot.clone() });
+        }
+        inner.line.push_front((ticket, Waker::noop().clone()));
+        Entry::Waiting(HoldTicket { slot: slot.clone(), ticket: Some(ticket) })
+    }
+
+    /// Keeps the sandbox of the version before, should that come back.
+    pub(crate) fn keep(&self, clean: Clean, version: Arc<Version>) {
+        let before = self.slot.stateful.inner().kept.replace((clean, version));
+        retire(before);
+    }
+
     /// The version that serves. It does not change while there is a holder, except to nothing.
     pub(crate) fn version(&self) -> Option<Arc<Version>> {
         self.slot.version()
@@ -88,9 +150,13 @@ impl Hold {
         self.slot.stateful.inner().sandbox.take()
     }
 
-    /// Leaves the sandbox for the next holder.
+    /// Leaves the sandbox for the next holder, unless its version serves no more.
     pub(crate) fn put(&self, clean: Clean, version: Arc<Version>) {
-        self.slot.stateful.inner().sandbox = Some((clean, version));
+        if self.version().is_none_or(|serves| Arc::ptr_eq(&serves, &version)) {
+            self.slot.stateful.inner().sandbox = Some((clean, version));
+        } else {
+            clean.retire();
+        }
     }
 }
 

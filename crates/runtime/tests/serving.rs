@@ -6,11 +6,11 @@ mod bench;
 mod fake;
 
 use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    future::Future,
+    pin::pin,
     rc::Rc,
     sync::{Arc, atomic::Ordering::SeqCst},
-    task::{Context, Poll, Wake, Waker},
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -508,23 +508,6 @@ fn a_stream_of_short_runs_stands_in_line_too() {
     assert!(matches!(serving.poll_frame(&mut noop()), Poll::Ready(Some(Ok(_)))));
 }
 
-/// Polls a serving to its answer, as a host with a thread would.
-fn block_on<T>(mut work: Pin<&mut dyn Future<Output = T>>) -> T {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        if let Poll::Ready(value) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        std::thread::park();
-    }
-}
-
 #[test]
 fn state_is_kept_across_threads_without_losing_an_exchange() {
     const THREADS: usize = 4;
@@ -570,12 +553,12 @@ fn finish(reactor: &Rc<Reactor>, begun: Begun) -> u64 {
     let whole = match begun {
         Begun::Whole(whole) => whole,
         Begun::Serving(mut serving) => {
-            let reply = block_on(pin!(poll_fn(|cx| {
+            let reply = bench::block_on(|cx| {
                 let reply = serving.poll_head(cx);
                 // This host's event loop turns whenever it polls.
                 reactor.turnstile().release();
                 reply
-            })));
+            });
             match reply {
                 Reply::Whole(whole) => whole,
                 Reply::Streaming(_) => panic!("streams"),

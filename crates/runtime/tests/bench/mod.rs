@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Wake, Waker},
+    thread,
     time::Instant,
 };
 
@@ -84,6 +85,23 @@ pub fn head(serving: &mut Serving) -> Reply {
     match serving.poll_head(&mut noop()) {
         Poll::Ready(reply) => reply,
         Poll::Pending => panic!("the head is pending"),
+    }
+}
+
+/// Polls until it is ready, as a host with a thread would.
+pub fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(value) = poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
     }
 }
 

@@ -15,9 +15,14 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use sandtide_engine::{
-    BodyError, Console, EngineError, Fault, Outcome, Program, ProgramId, Progress, ResetError,
-    Sandbox, SpawnError, Stream, Trap, TrapCause, Turn, Usage,
+    BodyError, Console, EngineError, Events, Fault, Outcome, Program, ProgramId, Progress, Purpose,
+    ResetError, Sandbox, SpawnError, Stream, Trap, TrapCause, Turn, Usage,
 };
+
+/// The script of a guest that saves its state.
+pub const SAVE: &str = "@save";
+/// The script of a guest that takes a state over.
+pub const RESTORE: &str = "@restore";
 
 /// One thing that a fake guest does.
 #[derive(Clone)]
@@ -34,6 +39,8 @@ pub enum Act {
     WriteRequest,
     /// Sends the request's body as it comes.
     Echo,
+    /// Reads the request's body as the number of exchanges that this state has seen.
+    TakeCount,
     /// Ends the response.
     Finish(Vec<(&'static str, &'static str)>),
     /// Uses up its slice once.
@@ -139,6 +146,12 @@ impl Program for Fake {
         ProgramId([7; 32])
     }
 
+    /// Those that it has a script for.
+    fn events(&self) -> Events {
+        let has = |script| self.scripts.contains_key(script);
+        Events { save: has(SAVE), restore: has(RESTORE) }
+    }
+
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {
         self.stats.spawned.fetch_add(1, SeqCst);
         Ok(Box::new(FakeSandbox {
@@ -223,6 +236,12 @@ impl FakeSandbox {
                     }
                 }
             },
+            Act::TakeCount => match turn.exchange.body.poll_data(turn.cx) {
+                Poll::Ready(Ok(data)) => {
+                    self.count = std::str::from_utf8(data).unwrap().parse().unwrap();
+                }
+                other => panic!("a state is all there: {other:?}"),
+            },
             Act::Finish(trailers) => {
                 let trailers = (!trailers.is_empty()).then(|| headers(trailers));
                 response.finish(trailers).unwrap();
@@ -275,12 +294,16 @@ impl Sandbox for FakeSandbox {
         assert!(!self.is_over, "run again after the end, without a reset");
         assert!(turn.slice.0 > Duration::ZERO);
         self.stats.runs.fetch_add(1, SeqCst);
-        let path = turn.exchange.request.uri.path().to_owned();
+        let path = match turn.exchange.purpose {
+            Purpose::Request => turn.exchange.request.uri.path().to_owned(),
+            Purpose::Save => SAVE.to_owned(),
+            Purpose::Restore => RESTORE.to_owned(),
+        };
         self.stats.order.lock().unwrap().push(path.clone());
         if self.script.is_none() {
             let script = self.scripts.get(&path).unwrap_or_else(|| panic!("no script for {path}"));
             self.script = Some(script.clone());
-            self.count += 1;
+            self.count += u64::from(turn.exchange.purpose == Purpose::Request);
             let running = self.stats.running.fetch_add(1, SeqCst) + 1;
             self.stats.most_running.fetch_max(running, SeqCst);
         }
