@@ -68,7 +68,7 @@ fn settle(
     machine: &mut Machine,
     arguments: [u64; 6],
     calls: &mut Booting,
-    bounds: &mut Bounds,
+    bounds: &mut Bounds<'_>,
     console: &dyn Console,
 ) -> Result<[u64; 6], End> {
     if machine.process.threads() == 1 {
@@ -132,7 +132,7 @@ pub(crate) fn execute(
     Ok(end)
 }
 
-fn bounds(instructions: u64, time: Duration) -> Bounds {
+fn bounds(instructions: u64, time: Duration) -> Bounds<'static> {
     let now = Instant::now();
     let deadline = now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(86_400));
     Bounds::new(instructions, now, deadline, Duration::from_millis(10))

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rand::rngs::StdRng;
-use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause};
+use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause, Turn};
 use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
 
 use crate::{
@@ -17,8 +17,12 @@ use crate::{
     symbols::Symbols,
 };
 
-/// Instructions between two looks at the clock: a fraction of a slice.
-const CHUNK: u64 = 50_000;
+/// Instructions between two looks at the clock, and at whether somebody else needs the thread:
+/// about 20 us. The first chunk of a turn always runs.
+const CHUNK: u64 = 10_000;
+
+/// A chunk ends with the system call that makes it longer than this.
+const CHUNK_TIME: Duration = Duration::from_micros(20);
 
 /// What a system call takes from the chunk, so that a guest that only makes calls is sliced too.
 const CALL_COST: u64 = 200;
@@ -45,7 +49,7 @@ pub(crate) struct Machine {
 }
 
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
-pub(crate) struct Bounds {
+pub(crate) struct Bounds<'a> {
     /// Instructions in total since the counts were cleared.
     instructions: u64,
     /// Until when there must be an end.
@@ -57,16 +61,26 @@ pub(crate) struct Bounds {
     now: Instant,
     /// Instructions until the next one.
     chunk: u64,
+    /// Whether the slice is to end early.
+    interrupt: &'a dyn Fn() -> bool,
 }
 
-impl Bounds {
+impl<'a> Bounds<'a> {
     pub(crate) fn new(instructions: u64, now: Instant, deadline: Instant, slice: Duration) -> Self {
-        Self { instructions, deadline, slice, start: now, now, chunk: CHUNK }
+        let interrupt = &|| false;
+        Self { instructions, deadline, slice, start: now, now, chunk: CHUNK, interrupt }
+    }
+
+    pub(crate) fn of(turn: &Turn<'a, '_>, instructions: u64) -> Self {
+        let bounds = Self::new(instructions, turn.now, turn.deadline, turn.slice.0);
+        Self { interrupt: turn.interrupt, ..bounds }
     }
 
     /// Begins another slice.
     pub(crate) fn renew(&mut self) {
-        *self = Self::new(self.instructions, Instant::now(), self.deadline, self.slice);
+        let interrupt = self.interrupt;
+        let next = Self::new(self.instructions, Instant::now(), self.deadline, self.slice);
+        *self = Self { interrupt, ..next };
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -77,15 +91,18 @@ impl Bounds {
         self.chunk = self.chunk.saturating_sub(instructions);
     }
 
-    /// Looks at the clock if it is time to. `Some` if the turn is over.
+    /// Looks at the clock, and whether there is an interrupt, if it is time to. `Some` if the
+    /// turn is over.
     fn check(&mut self) -> Option<Stop> {
-        if self.chunk == 0 {
+        let chunk_is_over = self.chunk == 0;
+        if chunk_is_over {
             (self.now, self.chunk) = (Instant::now(), CHUNK);
         }
         if self.now >= self.deadline {
             return Some(Stop::Over(End::Deadline));
         }
-        (self.now - self.start >= self.slice).then_some(Stop::Sliced)
+        let is_over = self.now - self.start >= self.slice || chunk_is_over && (self.interrupt)();
+        is_over.then_some(Stop::Sliced)
     }
 }
 
@@ -141,7 +158,7 @@ impl Machine {
     /// Runs the guest's threads until something needs the engine.
     pub(crate) fn run(
         &mut self,
-        bounds: &mut Bounds,
+        bounds: &mut Bounds<'_>,
         console: &dyn Console,
         mut stdin: Option<&mut (dyn Read + Send)>,
     ) -> Stop {
@@ -169,7 +186,7 @@ impl Machine {
     /// Runs one thread until it waits, its quantum is over, or it is time to look at the clock.
     fn run_thread(
         &mut self,
-        bounds: &mut Bounds,
+        bounds: &mut Bounds<'_>,
         console: &dyn Console,
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Option<Stop> {
@@ -232,7 +249,7 @@ impl Machine {
     /// Carries out the call that the running thread is in.
     fn call(
         &mut self,
-        bounds: &mut Bounds,
+        bounds: &mut Bounds<'_>,
         console: &dyn Console,
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Action {
@@ -249,7 +266,7 @@ impl Machine {
             cpu_time: self.cpu_time + bounds.start.elapsed(),
         });
         // One call can make the host look at a million pages, or copy a megabyte.
-        if bounds.start.elapsed() >= bounds.slice {
+        if bounds.now.elapsed() >= CHUNK_TIME.min(bounds.slice) {
             bounds.chunk = 0;
         }
         action
@@ -288,4 +305,34 @@ fn signal_of(cause: TrapCause, address: u64) -> SignalInfo {
         TrapCause::Load | TrapCause::Store | TrapCause::Fetch => (11, 1),
     };
     SignalInfo { signal, code, address }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn the_first_chunk_of_a_turn_does_not_ask_for_interrupts() {
+        let (asked, answer) = (Cell::new(0), Cell::new(false));
+        let interrupt = || {
+            asked.set(asked.get() + 1);
+            answer.get()
+        };
+        let (now, day) = (Instant::now(), Duration::from_secs(86_400));
+        let mut bounds =
+            Bounds { interrupt: &interrupt, ..Bounds::new(u64::MAX, now, now + day, day) };
+        bounds.spend(CHUNK - 1);
+        assert!(bounds.check().is_none());
+        assert_eq!(asked.get(), 0);
+        bounds.spend(1);
+        assert!(bounds.check().is_none() && bounds.check().is_none());
+        assert_eq!(asked.get(), 1, "once for each chunk");
+        answer.set(true);
+        bounds.spend(CHUNK);
+        assert!(matches!(bounds.check(), Some(Stop::Sliced)));
+        bounds.renew();
+        assert!(bounds.check().is_none(), "another turn begins with a chunk");
+    }
 }

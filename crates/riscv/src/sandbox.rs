@@ -95,7 +95,7 @@ impl Sandbox for RiscvSandbox {
             self.machine.process.wake_host_waiters();
         }
         let limit = self.program.limits.instructions;
-        let mut bounds = Bounds::new(limit, turn.now, turn.deadline, turn.slice.0);
+        let mut bounds = Bounds::of(turn, limit);
         let mut call = self.pending.take();
         loop {
             if let Some((number, arguments)) = call.take()
