@@ -11,6 +11,7 @@ use std::{
 use crate::{
     counters::Counters,
     desk::{Closed, Desk},
+    lane::Lane,
     place::Place,
     pool::Pool,
     slot::Failure,
@@ -27,6 +28,8 @@ pub(crate) struct Local {
     pub(crate) counters: Arc<Counters>,
     /// `None` for tenants without a program.
     desk: Option<Desk>,
+    /// Its lane in the turnstile.
+    pub(crate) lane: Rc<Lane>,
     share: u32,
     in_use: Cell<u32>,
     /// Exchanges that wait for the program to be loaded.
@@ -91,11 +94,13 @@ impl Local {
             Answer::Program(slot) => Some(Desk::new(slot.clone(), tenant.admission.idle_sandboxes)),
             Answer::Fixed(_) => None,
         };
+        let lane = Rc::new(Lane::new(tenant.admission.weight));
         Self {
             name: Rc::from(&*tenant.name),
             tenant,
             counters,
             desk,
+            lane,
             share,
             in_use: Cell::new(0),
             loading: Cell::new(0),

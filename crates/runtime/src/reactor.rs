@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arc_swap::{ArcSwap, Cache};
@@ -128,7 +128,7 @@ impl Reactor {
             };
             let local = view.local(index);
             if let Some(rate) = local.tenant.admission.rate
-                && let Err(wait) = local.tenant.pace.take(rate, Instant::now())
+                && let Err(wait) = local.tenant.pace.take(rate, self.timers.now())
             {
                 report::refused(&local.tenant, id, "too many requests a second");
                 let refusal = Refusal::after(Refused::Rate, wait);
@@ -216,11 +216,10 @@ impl Reactor {
                 return Begun::Whole(refusal.answer(exchange.id, record));
             }
         };
-        let started = Instant::now();
-        if self.turnstile.has_lane(lane_of(&local)) {
+        let started = self.timers.now();
+        if !self.admits(&local) {
             let times = Times::beginning(started);
-            let progress = Progress::Sliced;
-            let serving = Serving::begun(self.clone(), local, exchange, lease, times, progress);
+            let serving = Serving::behind(self.clone(), local, exchange, lease, times);
             return Begun::Serving(Box::new(serving));
         }
         let deadline = started + local.tenant.limits.wall_time;
@@ -230,13 +229,14 @@ impl Reactor {
             now: started,
             slice: self.slice,
             deadline,
-            interrupt: &|| false,
+            interrupt: &|| self.interrupts(),
         };
         let progress = lease.run(&mut turn);
-        let cpu = started.elapsed();
+        let cpu = self.timers.now() - started;
         let times = Times { ran: cpu, cpu, ..Times::beginning(started) };
         match progress {
             Progress::Ended(outcome) => {
+                self.charge(&local, cpu);
                 let ended = self.conclude(&local, &mut exchange, lease, outcome, times, true);
                 if ended.result.is_ok() && exchange.response.has_interim() {
                     let serving = Serving::informed(self.clone(), local, exchange, times, ended);
@@ -386,7 +386,7 @@ impl Reactor {
         status: Option<StatusCode>,
     ) -> Box<Record> {
         let tenant = local.map(|local| local.name.clone());
-        let (began, spent) = (Instant::now(), Spent::default());
+        let (began, spent) = (self.timers.now(), Spent::default());
         Box::new(Record { id, tenant, request, ending, status, began, spent })
     }
 
@@ -407,6 +407,23 @@ impl Reactor {
         let (ending, status) = (Ending::Refused(why), Some(refusal.status()));
         let record = self.records.then(|| self.unserved(id, local, request, ending, status));
         Begun::Whole(refusal.answer(id, record))
+    }
+
+    /// Whether an exchange that has not run yet may run at once.
+    pub(crate) fn admits(&self, local: &Local) -> bool {
+        self.turnstile.admits(&local.lane, self.slice.0)
+    }
+
+    /// A guest has run without standing in line.
+    pub(crate) fn charge(&self, local: &Local, time: Duration) {
+        if self.turnstile.is_busy() {
+            local.lane.charge(time);
+        }
+    }
+
+    /// Whether the slice that runs is to end early.
+    pub(crate) fn interrupts(&self) -> bool {
+        self.turnstile.interrupts(|| self.timers.now())
     }
 
     /// The line of the exchanges that compute for long. The host drives it.
@@ -450,11 +467,6 @@ impl Concluded {
             Err(refusal) => refusal.answer(exchange.id, self.record),
         }
     }
-}
-
-/// The tenant's lane in the turnstile.
-pub(crate) fn lane_of(local: &Rc<Local>) -> usize {
-    Rc::as_ptr(local).addr()
 }
 
 impl View {

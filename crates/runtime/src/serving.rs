@@ -27,12 +27,12 @@ use crate::{
     lease::Lease,
     local::{Admitted, Awaiting, Home, Local, ProgramTicket, Ticket},
     pool::Pool,
-    reactor::{Concluded, Reactor, lane_of},
+    reactor::{Concluded, Reactor},
     record::{Ending, Record, Refused, Times, no_exchange},
     reply::{Broken, Refusal, Reply, Whole},
     report,
     timers::Sleep,
-    turnstile::InLine,
+    turnstile::{Computing, Entry, InLine},
 };
 
 /// The shortest slice for an exchange that has used up most of its slice before.
@@ -53,6 +53,8 @@ pub struct Serving {
     /// How much of its slice it has used since it was last let through.
     spent: Duration,
     timer: Option<(Instant, Sleep)>,
+    /// While it has a slice to use up or stands in line.
+    computing: Option<Computing>,
     /// It goes on without its client.
     is_abandoned: bool,
     /// Of the exchange that has ended, until somebody takes it.
@@ -106,6 +108,7 @@ impl Serving {
             deadline,
             spent: cpu,
             timer: None,
+            computing: None,
             is_abandoned: false,
             record: None,
         }
@@ -117,7 +120,7 @@ impl Serving {
         exchange: Exchange,
         ticket: Ticket,
     ) -> Self {
-        let now = Instant::now();
+        let now = reactor.timers.now();
         let stage = Stage::Queued(ticket, now + local.tenant.admission.queue_time);
         Self::new(reactor, local, exchange, stage, Times::beginning(now))
     }
@@ -129,7 +132,7 @@ impl Serving {
         exchange: Exchange,
         ticket: ProgramTicket,
     ) -> Self {
-        let now = Instant::now();
+        let now = reactor.timers.now();
         let until = now + local.tenant.limits.boot_time + local.tenant.admission.queue_time;
         let stage = Stage::Loading(ticket, until);
         Self::new(reactor, local, exchange, stage, Times::beginning(now))
@@ -143,13 +146,17 @@ impl Serving {
         times: Times,
         progress: Progress,
     ) -> Self {
-        let stage = match progress {
+        let turnstile = reactor.turnstile();
+        let (stage, computing) = match progress {
             Progress::Waiting { until } if times.cpu < reactor.slice.0 => {
-                Stage::Running(lease, until)
+                (Stage::Running(lease, until), None)
             }
-            _ => Stage::Sliced(lease),
+            _ => (Stage::Sliced(lease), Some(turnstile.compute(&local.lane))),
         };
-        Self::new(reactor, local, exchange, stage, times)
+        reactor.charge(&local, times.cpu);
+        let mut serving = Self::new(reactor, local, exchange, stage, times);
+        serving.computing = computing;
+        serving
     }
 
     /// An exchange whose response is complete, but that has interim responses to send before it.
@@ -164,6 +171,17 @@ impl Serving {
         let mut serving = Self::new(reactor, local, exchange, Stage::Over(result), times);
         serving.record = record;
         serving
+    }
+
+    /// Its tenant is not to run at once.
+    pub(crate) fn behind(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        lease: Lease,
+        times: Times,
+    ) -> Self {
+        Self::new(reactor, local, exchange, Stage::Sliced(lease), times)
     }
 
     /// The correlation id.
@@ -196,6 +214,7 @@ impl Serving {
             if !self.is_over()
                 && let Some(head) = self.exchange.response.take_head()
             {
+                self.computing = None;
                 return Poll::Ready(Reply::Streaming(head));
             }
             match ready!(self.poll_step(cx, &mut ran)) {
@@ -220,6 +239,8 @@ impl Serving {
         let mut ran = false;
         loop {
             if let Some(data) = self.exchange.response.take_data() {
+                // The client may not want more for a while.
+                self.computing = None;
                 return Poll::Ready(Some(Ok(Frame::Data(data))));
             }
             match ready!(self.poll_step(cx, &mut ran)) {
@@ -273,6 +294,7 @@ impl Serving {
             deadline: self.deadline,
             spent: self.spent,
             timer: None,
+            computing: None,
             is_abandoned: true,
             record: None,
         });
@@ -293,7 +315,6 @@ impl Serving {
                     if let Stage::InLine(lease, _) = mem::replace(&mut self.stage, UNFINISHED) {
                         self.stage = Stage::Running(lease, None);
                     }
-                    self.spent = Duration::ZERO;
                     *ran = false;
                 }
                 Stage::Running(_, until) => {
@@ -314,8 +335,14 @@ impl Serving {
 
     fn stand_in_line(&mut self) {
         if let Stage::Sliced(lease) = mem::replace(&mut self.stage, UNFINISHED) {
-            let place = self.reactor.turnstile().enter(lane_of(&self.local));
-            self.stage = Stage::InLine(lease, place);
+            let (turnstile, lane) = (self.reactor.turnstile(), &self.local.lane);
+            self.computing.get_or_insert_with(|| turnstile.compute(lane));
+            let was_interrupted = !self.spent.is_zero() && self.spent < self.reactor.slice.0;
+            let entry = if was_interrupted { Entry::First } else { Entry::Last };
+            if entry == Entry::Last {
+                self.spent = Duration::ZERO;
+            }
+            self.stage = Stage::InLine(lease, turnstile.enter(lane, entry));
         }
     }
 
@@ -337,7 +364,8 @@ impl Serving {
             Admitted::Now(home) => self.lease(pool, home),
             Admitted::Waiting(ticket) => {
                 let queue_time = self.local.tenant.admission.queue_time;
-                self.stage = Stage::Queued(ticket, until.min(Instant::now() + queue_time));
+                self.stage =
+                    Stage::Queued(ticket, until.min(self.reactor.timers.now() + queue_time));
             }
             Admitted::Full => self.give_up(Refused::QueueFull, "too many exchanges wait"),
         }
@@ -381,12 +409,10 @@ impl Serving {
     fn lease(&mut self, pool: Rc<Pool>, home: Home) {
         self.stage = match self.reactor.lease(&self.local, pool, home, &self.exchange) {
             Err(refusal) => self.end_unserved(Ending::EngineFailure, Some(refusal)),
-            Ok(lease) if self.reactor.turnstile().has_lane(lane_of(&self.local)) => {
-                Stage::Sliced(lease)
-            }
-            Ok(lease) => Stage::Running(lease, None),
+            Ok(lease) if self.reactor.admits(&self.local) => Stage::Running(lease, None),
+            Ok(lease) => Stage::Sliced(lease),
         };
-        self.started = Instant::now();
+        self.started = self.reactor.timers.now();
         self.deadline = self.started + self.local.tenant.limits.wall_time;
     }
 
@@ -405,7 +431,7 @@ impl Serving {
 
     /// The end of an exchange that waited and did not get a sandbox.
     fn end_unserved(&mut self, ending: Ending, refusal: Option<Refusal>) -> Stage {
-        let queued = self.began.elapsed();
+        let queued = self.reactor.timers.now() - self.began;
         self.local.counters.add_queued(queued);
         let times = Times { queued, ..Times::beginning(self.began) };
         let spent = times.spent(&self.exchange, Usage::default());
@@ -430,22 +456,32 @@ impl Serving {
         let Stage::Running(mut lease, _) = mem::replace(&mut self.stage, UNFINISHED) else {
             return;
         };
-        let before = Instant::now();
+        let before = self.reactor.timers.now();
         let full = self.reactor.slice.0;
         let slice = Slice(full.saturating_sub(self.spent).max(SHORTEST_SLICE.min(full)));
         let deadline = self.deadline;
-        let exchange = &mut self.exchange;
+        if let Some(computing) = &self.computing {
+            computing.begins(before, slice.0);
+        }
         let progress = lease.run(&mut Turn {
             cx,
-            exchange,
+            exchange: &mut self.exchange,
             now: before,
             slice,
             deadline,
-            interrupt: &|| false,
+            interrupt: &|| self.reactor.interrupts(),
         });
-        let cpu = before.elapsed();
+        let now = self.reactor.timers.now();
+        let cpu = now - before;
         self.spent += cpu;
         self.cpu += cpu;
+        match &self.computing {
+            Some(computing) => computing.ran(cpu, now),
+            None => self.reactor.charge(&self.local, cpu),
+        }
+        if !matches!(progress, Progress::Sliced) {
+            self.computing = None;
+        }
         self.stage = match progress {
             Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome, true)),
             // The engine should have seen this by itself.
@@ -479,7 +515,7 @@ impl Serving {
         Times {
             began: self.began,
             queued: self.started - self.began,
-            ran: self.started.elapsed(),
+            ran: self.reactor.timers.now() - self.started,
             cpu: self.cpu,
         }
     }
@@ -494,7 +530,7 @@ impl Serving {
                 self.stage = self.end_unserved(Ending::ClientGone, None);
             }
             stage => {
-                let late = Instant::now() >= self.deadline;
+                let late = self.reactor.timers.now() >= self.deadline;
                 let stage = if late { Err(stage) } else { self.abandon(stage) };
                 let held = match stage {
                     Err(Stage::Running(lease, _) | Stage::Sliced(lease)) => Some(lease),

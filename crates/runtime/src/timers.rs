@@ -1,4 +1,4 @@
-//! Timers, from the host's event loop.
+//! Time, from the host's event loop.
 
 use std::{future::Future, pin::Pin, time::Instant};
 
@@ -9,4 +9,9 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()>>>;
 pub trait Timers {
     /// A future that is ready at this time, or a little later; never before.
     fn sleep_until(&self, at: Instant) -> Sleep;
+
+    /// The time. Tests have one of their own.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 }

@@ -2,47 +2,77 @@
 //!
 //! An exchange that has used up its slice stands in line here. Its host lets one through for each
 //! turn of its event loop, for one slice, after which it stands in line again. So a request that
-//! needs less than a slice waits at most about one slice per turn, however many guests spin.
+//! needs less than a slice waits at most about one slice per turn, however many guests spin; and
+//! less than that when its input interrupts the slice.
 //!
 //! The line is fair between tenants first and between the exchanges of a tenant second: each
-//! tenant has a lane, the lanes take turns, a lane is first come, first served. While a tenant has
-//! a lane, its new exchanges start at the end of it instead of running at once; otherwise many
-//! short exchanges could take a slice each in one turn.
+//! tenant has a lane, the lane goes first that has had the least computing time for its weight,
+//! and a lane is first come, first served. While a tenant has a lane, or has had a slice more
+//! than its share, its new exchanges start at the end of its lane instead of running at once;
+//! otherwise many short exchanges could take a slice each in one turn.
 
 use std::{
-    cell::RefCell,
-    collections::VecDeque,
+    cell::{Cell, RefCell},
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
-use crate::place::Place;
+use crate::{
+    interrupts::{Doorbell, Interrupts},
+    lane::Lane,
+    place::Place,
+};
+
+/// How long exchanges may run for one turn of the event loop, if they need less than a slice.
+const BATCH: Duration = Duration::from_micros(50);
 
 /// The line of one reactor.
 #[derive(Default)]
 pub struct Turnstile {
     inner: RefCell<Inner>,
+    interrupts: Interrupts,
+    /// Exchanges that compute: in line, or let through.
+    computing: Cell<u32>,
+    /// Counts the times at which somebody began to compute while nobody did.
+    busy_time: Cell<u64>,
+    /// How far the lanes have come that went first.
+    virtual_time: Cell<u64>,
+    /// What is left of the batch of this turn of the event loop.
+    left: Cell<Duration>,
 }
 
 #[derive(Default)]
 struct Inner {
     /// None is empty.
-    lanes: VecDeque<Lane>,
+    lanes: Vec<Rc<Lane>>,
+    /// The one whose exchange was interrupted, and goes on with its slice.
+    next: Option<Rc<Lane>>,
     /// The one that was let through and has not run yet.
     released: Option<Rc<Place>>,
     host: Option<Waker>,
 }
 
-struct Lane {
-    key: usize,
-    places: VecDeque<Rc<Place>>,
+/// Where to stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Last,
+    /// Before all others: the slice was interrupted.
+    First,
 }
 
 /// A place in the line. Dropping it leaves the line.
 pub(crate) struct InLine {
     turnstile: Rc<Turnstile>,
+    lane: Rc<Lane>,
     place: Rc<Place>,
+}
+
+/// An exchange that needs more than a slice, for as long as it does not wait for anything else.
+pub(crate) struct Computing {
+    turnstile: Rc<Turnstile>,
+    lane: Rc<Lane>,
 }
 
 impl Turnstile {
@@ -68,38 +98,81 @@ impl Turnstile {
         Poll::Pending
     }
 
-    /// Lets the next one through, if the last one has run.
+    /// Lets the next one through, if the last one has run. The host has just looked for input.
     pub fn release(&self) {
-        let place = {
-            let mut inner = self.inner.borrow_mut();
-            if !inner.can_release() {
-                return;
-            }
-            let Some(mut lane) = inner.lanes.pop_front() else { return };
-            let place = lane.places.pop_front();
-            if !lane.places.is_empty() {
-                inner.lanes.push_back(lane);
-            }
-            inner.released = place.clone();
-            place
-        };
-        if let Some(place) = place {
-            place.grant();
+        self.interrupts.host_looked();
+        self.left.set(BATCH);
+        self.let_through();
+    }
+
+    fn let_through(&self) {
+        let mut inner = self.inner.borrow_mut();
+        if !inner.can_release() {
+            return;
         }
+        let next = inner.next.take().filter(|lane| !lane.is_empty());
+        let Some(lane) = next.or_else(|| inner.first()) else { return };
+        let Some(place) = lane.pop() else { return };
+        self.virtual_time.set(self.virtual_time.get().max(lane.had()));
+        inner.clean(&lane);
+        inner.released = Some(place.clone());
+        drop(inner);
+        place.grant();
     }
 
-    /// Whether exchanges of this tenant stand in line.
-    pub(crate) fn has_lane(&self, key: usize) -> bool {
-        self.inner.borrow().lanes.iter().any(|lane| lane.key == key)
+    /// Sets what interrupts slices: whether input has arrived that the host has not looked at.
+    /// Asked every few tens of microseconds while guests compute, so it must be quick, and may
+    /// say so of the same input only once.
+    pub fn set_doorbell(&self, doorbell: Doorbell) {
+        self.interrupts.set_doorbell(doorbell);
     }
 
-    pub(crate) fn enter(self: &Rc<Self>, key: usize) -> InLine {
+    /// Whether the slice that runs is to end.
+    pub(crate) fn interrupts(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.interrupts.ask(now)
+    }
+
+    /// Whether anybody computes. Only then does it matter who has had how much.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.computing.get() > 0
+    }
+
+    /// Whether a new exchange of the tenant may run at once.
+    pub(crate) fn admits(&self, lane: &Lane, slice: Duration) -> bool {
+        if !self.is_busy() {
+            return true;
+        }
+        self.catch_up(lane);
+        lane.is_empty() && lane.had() <= self.virtual_time.get().saturating_add(lane.cost(slice))
+    }
+
+    fn catch_up(&self, lane: &Lane) {
+        lane.catch_up(self.busy_time.get(), self.virtual_time.get());
+    }
+
+    /// An exchange begins to compute.
+    pub(crate) fn compute(self: &Rc<Self>, lane: &Rc<Lane>) -> Computing {
+        if !self.is_busy() {
+            self.busy_time.set(self.busy_time.get() + 1);
+        }
+        self.computing.set(self.computing.get() + 1);
+        lane.set_computing(lane.computing() + 1);
+        self.catch_up(lane);
+        Computing { turnstile: self.clone(), lane: lane.clone() }
+    }
+
+    pub(crate) fn enter(self: &Rc<Self>, lane: &Rc<Lane>, entry: Entry) -> InLine {
         let place = Rc::new(Place::default());
         let mut inner = self.inner.borrow_mut();
-        match inner.lanes.iter_mut().find(|lane| lane.key == key) {
-            Some(lane) => lane.places.push_back(place.clone()),
-            None => {
-                inner.lanes.push_back(Lane { key, places: VecDeque::from([place.clone()]) });
+        self.catch_up(lane);
+        if lane.is_empty() {
+            inner.lanes.push(lane.clone());
+        }
+        match entry {
+            Entry::Last => lane.push_back(place.clone()),
+            Entry::First => {
+                lane.push_front(place.clone());
+                inner.next = Some(lane.clone());
             }
         }
         let host = inner.waker_if_useful();
@@ -107,18 +180,16 @@ impl Turnstile {
         if let Some(host) = host {
             host.wake();
         }
-        InLine { turnstile: self.clone(), place }
+        InLine { turnstile: self.clone(), lane: lane.clone(), place }
     }
 
-    fn leave(&self, place: &Rc<Place>) {
+    fn leave(&self, lane: &Rc<Lane>, place: &Rc<Place>) {
         let mut inner = self.inner.borrow_mut();
         if inner.released.as_ref().is_some_and(|released| Rc::ptr_eq(released, place)) {
             inner.released = None;
         } else {
-            inner.lanes.retain_mut(|lane| {
-                lane.places.retain(|other| !Rc::ptr_eq(other, place));
-                !lane.places.is_empty()
-            });
+            lane.remove(place);
+            inner.clean(lane);
         }
         let host = inner.waker_if_useful();
         drop(inner);
@@ -131,6 +202,18 @@ impl Turnstile {
 impl Inner {
     fn can_release(&self) -> bool {
         self.released.is_none() && !self.lanes.is_empty()
+    }
+
+    /// The lane that has had least; of several, the one that came first.
+    fn first(&self) -> Option<Rc<Lane>> {
+        self.lanes.iter().min_by_key(|lane| lane.had()).cloned()
+    }
+
+    /// Takes a lane out that is empty.
+    fn clean(&mut self, lane: &Rc<Lane>) {
+        if lane.is_empty() {
+            self.lanes.retain(|other| !Rc::ptr_eq(other, lane));
+        }
     }
 
     fn waker_if_useful(&mut self) -> Option<Waker> {
@@ -147,63 +230,38 @@ impl InLine {
 
 impl Drop for InLine {
     fn drop(&mut self) {
-        self.turnstile.leave(&self.place);
+        self.turnstile.leave(&self.lane, &self.place);
+    }
+}
+
+impl Computing {
+    /// It was let through and runs from now on.
+    pub(crate) fn begins(&self, now: Instant, slice: Duration) {
+        self.turnstile.interrupts.slice_begins(now, slice);
+    }
+
+    /// It has run for this time, until now.
+    pub(crate) fn ran(&self, time: Duration, now: Instant) {
+        let turnstile = &self.turnstile;
+        self.lane.charge(time);
+        turnstile.interrupts.slice_ends(now);
+        turnstile.left.set(turnstile.left.get().saturating_sub(time));
+    }
+}
+
+impl Drop for Computing {
+    /// It computes no more. If it was short, there is time for another one.
+    fn drop(&mut self) {
+        let turnstile = &self.turnstile;
+        self.lane.set_computing(self.lane.computing() - 1);
+        turnstile.computing.set(turnstile.computing.get() - 1);
+        if !turnstile.is_busy() {
+            turnstile.interrupts.rest();
+        } else if !turnstile.left.get().is_zero() && !turnstile.interrupts.rang() {
+            turnstile.let_through();
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_let_through(place: &InLine) -> bool {
-        place.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-    }
-
-    #[test]
-    fn tenants_take_turns_and_a_lane_is_first_come_first_served() {
-        let line = Rc::new(Turnstile::default());
-        let mut waiting: Vec<_> =
-            [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (1, "a4"), (2, "b2")]
-                .map(|(key, name)| (name, line.enter(key)))
-                .into();
-        let mut order = Vec::new();
-        while !waiting.is_empty() {
-            line.release();
-            line.release();
-            let through: Vec<_> =
-                (0..waiting.len()).filter(|&i| is_let_through(&waiting[i].1)).collect();
-            assert_eq!(through.len(), 1, "one at a time");
-            order.push(waiting.remove(through[0]).0);
-        }
-        assert_eq!(order, ["a1", "b1", "a2", "b2", "a3", "a4"]);
-        assert!(!line.has_lane(1) && !line.has_lane(2));
-    }
-
-    #[test]
-    fn who_leaves_holds_nobody_up() {
-        let line = Rc::new(Turnstile::default());
-        let (a, b, c) = (line.enter(1), line.enter(1), line.enter(1));
-        line.release();
-        assert!(is_let_through(&a));
-        drop(b);
-        drop(a);
-        line.release();
-        assert!(is_let_through(&c));
-    }
-
-    #[test]
-    fn the_host_is_woken_when_there_is_something_to_release() {
-        let line = Rc::new(Turnstile::default());
-        let cx = &mut Context::from_waker(Waker::noop());
-        assert!(line.poll_queued(cx).is_pending());
-        let a = line.enter(1);
-        assert!(line.inner.borrow().host.is_none(), "was woken");
-        assert!(line.poll_queued(cx).is_ready());
-        line.release();
-        let _b = line.enter(1);
-        assert!(line.poll_queued(cx).is_pending(), "`a` has not run yet");
-        drop(a);
-        assert!(line.inner.borrow().host.is_none(), "was woken");
-        assert!(line.poll_queued(cx).is_ready());
-    }
-}
+mod tests;

@@ -44,9 +44,7 @@ fn bench(
     let mut tenant = tenant("shop", "*", &fake);
     change(&mut tenant);
     let table = Table::build([Arc::new(tenant)]).unwrap();
-    // So long that a slow machine changes nothing: guests say when their slice is used up.
-    let runtime =
-        Runtime::new(table, Options { slice: Duration::from_secs(3600), ..Options::default() });
+    let runtime = Runtime::new(table, Options::default());
     let clock = Clock::default();
     let reactor = runtime.reactor(0, 1, Box::new(clock.clone()));
     Bench { fake, clock, reactor, runtime }
@@ -314,7 +312,8 @@ fn who_drops_the_serving_leaves_nothing_behind() {
 
 #[test]
 fn spinning_guests_share_and_one_runs_in_each_turn() {
-    let long = [vec![Act::Slice; 4], answer("done")].concat();
+    let work = Act::Compute(Duration::from_micros(100));
+    let long = [vec![Act::Slice; 4], vec![work], answer("done")].concat();
     let bench = bench([("/1", long.clone()), ("/2", long.clone()), ("/3", long)], |_| {});
     let mut servings: Vec<_> =
         ["/1", "/2", "/3"].into_iter().map(|path| (path, bench.serving(path))).collect();
@@ -368,7 +367,7 @@ fn a_quiet_tenant_is_not_behind_one_that_spins() {
 
 #[test]
 fn a_wait_ends_at_its_time_or_at_the_deadline() {
-    let soon = Instant::now();
+    let soon = fake::now();
     let scripts = [
         ("/soon", vec![Act::Begin(200, vec![]), Act::WaitForever(Some(soon))]),
         ("/never", vec![Act::WaitForever(None)]),
@@ -492,7 +491,9 @@ fn idle_sandboxes_are_bounded() {
 
 #[test]
 fn a_stream_of_short_runs_stands_in_line_too() {
-    let pieces = vec![Act::Write(Bytes::from(vec![b'x'; 64 << 10])); 2000];
+    let piece =
+        [Act::Compute(Duration::from_nanos(1)), Act::Write(Bytes::from(vec![b'x'; 64 << 10]))];
+    let pieces = vec![piece; 2000].concat();
     let script = [vec![Act::Begin(200, vec![])], pieces, vec![Act::Finish(vec![])]].concat();
     let fake = Fake::new([("/", script)]);
     let mut tenant = tenant("shop", "*", &fake);

@@ -14,6 +14,7 @@ use std::{
     time::Instant,
 };
 
+use super::fake;
 use sandtide_engine::RequestBody;
 use sandtide_runtime::{Begun, Reactor, Reply, Serving, Sleep, Timers, Whole};
 
@@ -32,12 +33,20 @@ impl Timers for Clock {
         self.armed.borrow_mut().push((at, fired.clone()));
         Box::pin(poll_fn(move |_| if fired.get() { Poll::Ready(()) } else { Poll::Pending }))
     }
+
+    fn now(&self) -> Instant {
+        fake::now()
+    }
 }
 
 impl Clock {
+    /// Lets time go on until all timers have gone off that there are.
     pub fn fire_all(&self) -> usize {
         let armed = self.armed.take();
-        armed.iter().for_each(|(_, fired)| fired.set(true));
+        for (at, fired) in &armed {
+            fake::advance(at.saturating_duration_since(fake::now()));
+            fired.set(true);
+        }
         armed.len()
     }
 }

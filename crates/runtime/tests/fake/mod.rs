@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     sync::{
         Arc, Mutex,
@@ -23,6 +24,22 @@ use sandtide_engine::{
 pub const SAVE: &str = "@save";
 /// The script of a guest that takes a state over.
 pub const RESTORE: &str = "@restore";
+thread_local! {
+    static NOW: Cell<Instant> = Cell::new(Instant::now());
+}
+
+/// The time of the test's thread. It stands still unless a guest runs or the test says otherwise.
+pub fn now() -> Instant {
+    NOW.get()
+}
+
+/// Lets time go on.
+pub fn advance(time: Duration) {
+    NOW.set(NOW.get() + time);
+}
+
+/// How often a guest that computes asks for interrupts.
+pub const CHUNK: Duration = Duration::from_micros(100);
 
 /// One thing that a fake guest does.
 #[derive(Clone)]
@@ -47,6 +64,8 @@ pub enum Act {
     Slice,
     /// Uses up its slices until the deadline.
     Spin,
+    /// Computes for this time, in chunks.
+    Compute(Duration),
     /// Waits until the gate opens.
     Wait(Arc<Gate>),
     /// Says that it waits until then, whenever it is run.
@@ -160,6 +179,7 @@ impl Program for Fake {
             console,
             script: None,
             step: 0,
+            computed: Duration::ZERO,
             count: 0,
             is_over: false,
             spoilt: None,
@@ -174,6 +194,8 @@ struct FakeSandbox {
     /// `None` at the snapshot.
     script: Option<Vec<Act>>,
     step: usize,
+    /// How much of the present step it has computed.
+    computed: Duration,
     /// The guest's state.
     count: u64,
     is_over: bool,
@@ -249,9 +271,20 @@ impl FakeSandbox {
             }
             Act::Slice => {
                 self.step += 1;
+                advance(turn.slice.0);
                 return Some(Progress::Sliced);
             }
-            Act::Spin => return Some(Progress::Sliced),
+            Act::Spin => {
+                if self.compute(turn, Duration::MAX) {
+                    return Some(Progress::Sliced);
+                }
+            }
+            Act::Compute(time) => {
+                if self.compute(turn, *time) {
+                    return Some(Progress::Sliced);
+                }
+                self.computed = Duration::ZERO;
+            }
             Act::Wait(gate) => {
                 if !gate.poll(turn.cx.waker()) {
                     return Some(Progress::Waiting { until: None });
@@ -273,6 +306,20 @@ impl FakeSandbox {
         None
     }
 
+    /// Whether its slice was over before it had computed for this time.
+    fn compute(&mut self, turn: &Turn<'_, '_>, time: Duration) -> bool {
+        let end = turn.now + turn.slice.0;
+        while self.computed < time {
+            if now() >= end || now() > turn.now && (turn.interrupt)() {
+                return true;
+            }
+            let step = CHUNK.min(time - self.computed).min(end - now());
+            self.computed += step;
+            advance(step);
+        }
+        false
+    }
+
     fn renewed(&mut self) -> Result<(), ResetError> {
         let was_running = self.script.is_some() && !self.is_over;
         if was_running {
@@ -280,6 +327,7 @@ impl FakeSandbox {
         }
         self.script = None;
         self.step = 0;
+        self.computed = Duration::ZERO;
         self.is_over = false;
         match self.spoilt {
             None => Ok(()),
@@ -310,7 +358,7 @@ impl Sandbox for FakeSandbox {
         let script = self.script.clone().unwrap();
         let progress = loop {
             let act = script.get(self.step).expect("a script ends the exchange");
-            if matches!(act, Act::Slice | Act::Spin) && Instant::now() >= turn.deadline {
+            if matches!(act, Act::Slice | Act::Spin) && now() >= turn.deadline {
                 let fault = Fault::Deadline { limit: Duration::ZERO, backtrace: vec![] };
                 break Progress::Ended(Outcome::Fault(fault));
             }

@@ -1,0 +1,137 @@
+//! Who gets how much of a thread, with scripted sandboxes and a time that tests make.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod bench;
+mod fake;
+
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use bench::{Clock, begin_at, noop};
+use fake::{Act, CHUNK, Fake, answer};
+use sandtide_runtime::{
+    Answer, Begun, Options, Reactor, Route, Runtime, Serving, Slot, Table, Tenant,
+};
+
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Tenants on one reactor, each at an authority of its name.
+fn reactor(tenants: &[(&'static str, u32, &Arc<Fake>)]) -> Rc<Reactor> {
+    let tenants = tenants.iter().map(|&(name, weight, fake)| {
+        let routes = vec![Route::new(name, "/").unwrap()];
+        let mut tenant = Tenant::new(name, routes, Answer::Program(Slot::loaded(fake.clone())));
+        tenant.admission.weight = weight;
+        Arc::new(tenant)
+    });
+    let runtime = Runtime::new(
+        Table::build(tenants).unwrap(),
+        Options { slice: SLICE, ..Options::default() },
+    );
+    runtime.reactor(0, 1, Box::new(Clock::default()))
+}
+
+fn serving(reactor: &Rc<Reactor>, uri: &str) -> Serving {
+    match begin_at(reactor, uri) {
+        Begun::Serving(mut serving) => {
+            assert!(serving.poll_head(&mut noop()).is_pending());
+            *serving
+        }
+        Begun::Whole(whole) => panic!("{uri} ended: {whole:?}"),
+    }
+}
+
+fn is_whole(reactor: &Rc<Reactor>, uri: &str) -> bool {
+    matches!(begin_at(reactor, uri), Begun::Whole(_))
+}
+
+fn spinner() -> Arc<Fake> {
+    Fake::new([("/", vec![Act::Spin]), ("/short", answer("short"))])
+}
+
+/// Polls all that are pending, as a host does that was woken.
+fn poll(servings: &mut Vec<Serving>) -> usize {
+    let before = servings.len();
+    servings.retain_mut(|serving| serving.poll_head(&mut noop()).is_pending());
+    before - servings.len()
+}
+
+#[test]
+fn slices_follow_weights() {
+    let (heavy, light) = (spinner(), spinner());
+    let reactor = reactor(&[("heavy", 300, &heavy), ("light", 100, &light)]);
+    let uris = ["http://heavy/", "http://light/", "http://light/", "http://light/"];
+    let mut servings: Vec<_> = uris.iter().map(|uri| serving(&reactor, uri)).collect();
+    let runs = || [&heavy, &light].map(|fake| fake.stats.runs.load(SeqCst));
+    let before = runs();
+    for _ in 0..400 {
+        reactor.turnstile().release();
+        assert_eq!(poll(&mut servings), 0);
+    }
+    let [heavy_runs, light_runs] = [0, 1].map(|i| runs()[i] - before[i]);
+    assert_eq!(heavy_runs + light_runs, 400);
+    assert!((298..=302).contains(&heavy_runs), "{heavy_runs} of 400");
+}
+
+/// The event loop finds input after every slice, and answers it for longer than the slice was.
+#[test]
+fn a_flood_of_short_exchanges_gets_no_more_than_its_share() {
+    let work = vec![Act::Compute(SLICE / 20)];
+    let flood = Fake::new([("/", [work, answer("x")].concat())]);
+    let (spin, quiet) = (spinner(), spinner());
+    let reactor = reactor(&[("flood", 100, &flood), ("spin", 100, &spin), ("quiet", 100, &quiet)]);
+    let mut spinning = vec![serving(&reactor, "http://spin/")];
+    let (mut waiting, mut answered) = (Vec::new(), 0);
+    let slices = || spin.stats.runs.load(SeqCst);
+    for _ in 0..1000 {
+        // Sixty connections, each with a request as soon as the last one is answered.
+        while waiting.len() < 60 && answered < 1_000_000 {
+            match begin_at(&reactor, "http://flood/") {
+                Begun::Whole(_) => answered += 1,
+                Begun::Serving(mut serving) => {
+                    assert!(serving.poll_head(&mut noop()).is_pending());
+                    waiting.push(*serving);
+                }
+            }
+        }
+        assert!(is_whole(&reactor, "http://quiet/short"), "who uses little never waits");
+        reactor.turnstile().release();
+        answered += poll(&mut waiting);
+        assert_eq!(poll(&mut spinning), 0);
+    }
+    let flooded = answered as f64 / 20.0;
+    let spun = slices() as f64;
+    assert!((0.9..1.1).contains(&(flooded / spun)), "{flooded} slices beside {spun}");
+}
+
+#[test]
+fn input_ends_a_slice_early_and_the_rest_of_it_comes_first() {
+    let (a, b) = (spinner(), spinner());
+    let reactor = reactor(&[("a", 100, &a), ("b", 100, &b)]);
+    let rings = Rc::new(Cell::new(false));
+    let bell = rings.clone();
+    reactor.turnstile().set_doorbell(Box::new(move || bell.replace(false)));
+    let mut servings = vec![serving(&reactor, "http://a/"), serving(&reactor, "http://b/")];
+    let runs = || [&a, &b].map(|fake| fake.stats.runs.load(SeqCst));
+    // A turn in which it rings, and how long its slice was.
+    let mut turn = |ring: bool| {
+        let (before, start) = (runs(), fake::now());
+        rings.set(ring);
+        reactor.turnstile().release();
+        assert_eq!(poll(&mut servings), 0);
+        let after = runs();
+        (if after[0] > before[0] { "a" } else { "b" }, fake::now() - start)
+    };
+    assert_eq!(turn(false), ("a", SLICE));
+    assert_eq!(turn(true), ("b", CHUNK), "one chunk always runs");
+    assert_eq!(turn(true), ("b", CHUNK));
+    assert_eq!(turn(false), ("b", SLICE - 2 * CHUNK), "what is left of the slice");
+    assert_eq!(turn(false), ("a", SLICE));
+    // The host was busy for half a slice: so much of the next one is safe.
+    fake::advance(SLICE / 2);
+    assert_eq!(turn(true), ("b", SLICE / 2));
+}
