@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Server ── one listener per thread and address (SO_REUSEPORT)
-//!     └─ reactor thread ── event loop, runtime::Reactor, turnstile
+//!     └─ reactor thread ── event loop, runtime::Reactor, turnstile, doorbell
 //!          └─ connection ── hyper over a Wire that sends once per turn
 //!               └─ request ── front: checks → Reactor::begin → response, or Serving as its body
 //! ```
@@ -15,6 +15,7 @@
 mod body;
 mod check;
 mod connection;
+mod doorbell;
 mod framing;
 mod front;
 mod listen;

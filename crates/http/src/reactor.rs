@@ -16,6 +16,7 @@ use tokio::{
 
 use crate::{
     connection::{Connections, serve},
+    doorbell::Doorbell,
     server::Options,
     timers::TokioTimers,
 };
@@ -45,6 +46,9 @@ impl Plan {
     async fn serve(mut self) -> io::Result<Totals> {
         let reactor = self.runtime.reactor(self.index, self.reactors, Box::new(TokioTimers));
         let connections = Rc::new(Connections::default());
+        let doorbell = Rc::new(Doorbell::new()?);
+        let bell = doorbell.clone();
+        reactor.turnstile().set_doorbell(Box::new(move || bell.rings()));
         let http = Rc::new(self.options.http1());
         spawn_local(drive_turnstile(reactor.clone()));
         spawn_local(finish_abandoned(reactor.clone()));
@@ -53,7 +57,8 @@ impl Plan {
         for listener in self.listeners.drain(..) {
             let listener = TcpListener::from_std(listener)?;
             let (http, reactor, connections) = (http.clone(), reactor.clone(), connections.clone());
-            acceptors.push(spawn_local(accept(listener, http, reactor, connections)));
+            let doorbell = doorbell.clone();
+            acceptors.push(spawn_local(accept(listener, http, reactor, connections, doorbell)));
         }
         // An error means that the server is gone, which is a shutdown, too.
         let _ = self.shutdown.wait_for(|stop| *stop).await;
@@ -76,13 +81,16 @@ async fn accept(
     http: Rc<Builder>,
     reactor: Rc<Reactor>,
     connections: Rc<Connections>,
+    doorbell: Rc<Doorbell>,
 ) -> Infallible {
+    doorbell.watch(&listener);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "cannot set TCP_NODELAY");
                 }
+                doorbell.watch(&stream);
                 spawn_local(serve(stream, http.clone(), reactor.clone(), connections.clone()));
             }
             Err(error) if is_of_one_connection(&error) => {}
