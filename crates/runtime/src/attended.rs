@@ -9,10 +9,10 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, request::Parts};
+use http::Request;
 use sandtide_engine::{
-    EngineError, Exchange, ExchangeId, Fault, Limits, Outcome, Program, Progress, Purpose,
-    RequestBody, ResetError, ResponseHead, Slice, SpawnError, Turn,
+    EngineError, Exchange, ExchangeId, Fault, Limits, Outcome, Program, Progress, RequestBody,
+    ResetError, ResponseHead, Slice, SpawnError, Turn,
 };
 
 use crate::{
@@ -69,9 +69,10 @@ impl Attended {
     /// Has one request answered, and puts the sandbox back to its snapshot.
     pub fn request(self, request: Request<Bytes>) -> Result<(Answered, Self), AttendedError> {
         let (parts, body) = request.into_parts();
+        let body = RequestBody::whole(body);
+        let exchange = Exchange::new(new_id(), parts, body, self.limits.response_body);
         let mut dirty = self.clean.begin();
-        let answer = run(&mut dirty, Purpose::Request, parts, body, &self.limits);
-        match answer {
+        match run(&mut dirty, exchange, &self.limits) {
             Ok(answered) => Ok((answered, Self { clean: dirty.reset()?, limits: self.limits })),
             Err(error) => {
                 dirty.retire();
@@ -81,17 +82,17 @@ impl Attended {
     }
 }
 
+/// The id of an exchange that no client has asked for.
+pub(crate) fn new_id() -> ExchangeId {
+    ExchangeId(rand::random())
+}
+
 /// Runs one exchange to its end.
 pub(crate) fn run(
     dirty: &mut Dirty,
-    purpose: Purpose,
-    request: Parts,
-    body: Bytes,
+    mut exchange: Exchange,
     limits: &Limits,
 ) -> Result<Answered, AttendedError> {
-    let id = ExchangeId(rand::random());
-    let mut exchange = Exchange::new(id, request, RequestBody::whole(body), limits.response_body);
-    exchange.purpose = purpose;
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     let deadline = Instant::now() + limits.wall_time;

@@ -26,11 +26,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
-use sandtide_engine::{Limits, Program, Purpose};
+use http::StatusCode;
+use sandtide_engine::{Exchange, Limits, Program};
 
 use crate::{
-    attended::{Answered, AttendedError, Unpark, run},
+    attended::{Answered, AttendedError, Unpark, new_id, run},
     log::TenantLog,
     pool::Clean,
     slot::Slot,
@@ -142,8 +142,7 @@ fn keep_or_retire(hold: &Hold, version: &Version, old: Option<(Clean, Arc<Versio
 /// The answer, and the sandbox as it is after it, unless that could not go on.
 fn save(clean: Clean, limits: &Limits) -> Result<(Answered, Option<Clean>), AttendedError> {
     let mut dirty = clean.begin();
-    let (parts, ()) = event();
-    match run(&mut dirty, Purpose::Save, parts, Bytes::new(), limits) {
+    match run(&mut dirty, Exchange::save(new_id(), limits.response_body), limits) {
         Ok(answered) => Ok((answered, dirty.keep().ok())),
         Err(error) => {
             dirty.retire();
@@ -160,8 +159,8 @@ fn restore(
     let clean = Clean::spawn(program, terms.log.console())
         .map_err(|error| HandOverError::Restore(error.into()))?;
     let mut dirty = clean.begin();
-    let (parts, ()) = event();
-    match run(&mut dirty, Purpose::Restore, parts, state, terms.limits) {
+    let exchange = Exchange::restore(new_id(), state, terms.limits.response_body);
+    match run(&mut dirty, exchange, terms.limits) {
         Ok(answered) if answered.head.status == StatusCode::OK => {
             dirty.keep().map_err(|error| HandOverError::Restore(error.into()))
         }
@@ -174,13 +173,6 @@ fn restore(
             Err(HandOverError::Restore(error))
         }
     }
-}
-
-/// The request of an event: guests tell it by its purpose.
-fn event() -> (http::request::Parts, ()) {
-    let mut request = Request::new(());
-    *request.method_mut() = Method::POST;
-    request.into_parts()
 }
 
 fn wait_for_hold(slot: &Arc<Slot>, patience: Duration) -> Result<Hold, HandOverError> {
