@@ -39,6 +39,10 @@ impl Lane {
         }
     }
 
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight
+    }
+
     pub(crate) fn had(&self) -> u64 {
         self.had.get()
     }

@@ -29,6 +29,8 @@ mod log;
 mod meters;
 mod place;
 mod pool;
+mod pressure;
+mod queue;
 mod rate;
 mod reactor;
 mod record;

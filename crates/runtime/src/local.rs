@@ -2,10 +2,10 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 use crate::{
@@ -14,9 +14,12 @@ use crate::{
     lane::Lane,
     place::Place,
     pool::Pool,
+    queue::{Queue, Turned},
     slot::Failure,
     stateful::{Entry, Hold, HoldTicket},
-    tenant::{Answer, Tenant},
+    tenant::{Admission, Answer, Tenant},
+    timers::Timers,
+    turnstile::Turnstile,
     version::{Verdict, Version},
     waiting::Awaited,
 };
@@ -32,9 +35,13 @@ pub(crate) struct Local {
     pub(crate) lane: Rc<Lane>,
     share: u32,
     in_use: Cell<u32>,
+    /// Of these, exchanges that were let in from the queue and have not begun.
+    let_in: Cell<u32>,
     /// Exchanges that wait for the program to be loaded.
     loading: Cell<u32>,
-    queue: RefCell<VecDeque<Rc<Place>>>,
+    queue: RefCell<Queue>,
+    turnstile: Rc<Turnstile>,
+    timers: Rc<dyn Timers>,
 }
 
 /// Where a sandbox comes from and goes back to; with the right to use it.
@@ -77,19 +84,24 @@ pub(crate) enum Awaiting {
 /// What came of asking for admission.
 pub(crate) enum Admitted {
     Now(Home),
-    Waiting(Ticket),
-    Full,
+    /// Until then at the latest.
+    Waiting(Ticket, Instant),
+    Turned(Turned),
+}
+
+/// What a tenant on a reactor needs of it.
+pub(crate) struct Around {
+    pub(crate) turnstile: Rc<Turnstile>,
+    pub(crate) timers: Rc<dyn Timers>,
+    pub(crate) index: usize,
+    pub(crate) reactors: usize,
 }
 
 impl Local {
-    /// The tenant on reactor `index` of `reactors`.
-    pub(crate) fn new(
-        tenant: Arc<Tenant>,
-        counters: Arc<Counters>,
-        index: usize,
-        reactors: usize,
-    ) -> Self {
-        let share = share_of(tenant.admission.concurrency, index, reactors);
+    /// The tenant on one reactor.
+    pub(crate) fn new(tenant: Arc<Tenant>, counters: Arc<Counters>, around: &Around) -> Self {
+        let Around { turnstile, timers, index, reactors } = around;
+        let share = share_of(tenant.admission.concurrency, *index, *reactors);
         let desk = match &tenant.answer {
             Answer::Program(slot) => Some(Desk::new(slot.clone(), tenant.admission.idle_sandboxes)),
             Answer::Fixed(_) => None,
@@ -103,8 +115,11 @@ impl Local {
             lane,
             share,
             in_use: Cell::new(0),
+            let_in: Cell::new(0),
             loading: Cell::new(0),
             queue: RefCell::default(),
+            turnstile: turnstile.clone(),
+            timers: timers.clone(),
         }
     }
 
@@ -131,34 +146,63 @@ impl Local {
     }
 
     pub(crate) fn admit(self: &Rc<Self>) -> Admitted {
+        let Admission { queue, queue_time, .. } = self.tenant.admission;
         if let (false, Some(desk)) = (self.tenant.ephemeral, &self.desk) {
-            return match Hold::enter(&desk.slot, self.tenant.admission.queue) {
+            return match Hold::enter(&desk.slot, queue) {
                 Entry::Held(hold) => Admitted::Now(Home::Stateful(hold)),
-                Entry::Waiting(ticket) => Admitted::Waiting(Ticket::Stateful(ticket)),
-                Entry::Full => Admitted::Full,
+                Entry::Waiting(ticket) => {
+                    Admitted::Waiting(Ticket::Stateful(ticket), self.timers.now() + queue_time)
+                }
+                Entry::Full => Admitted::Turned(Turned::Full(queue_time)),
             };
         }
-        if self.in_use.get() < self.share {
-            self.in_use.set(self.in_use.get() + 1);
-            return Admitted::Now(Home::Pool(Permit { local: self.clone() }));
+        if self.queue.borrow().is_empty() && self.has_room() {
+            return self.enter();
         }
-        let mut queue = self.queue.borrow_mut();
-        if queue.len() >= self.tenant.admission.queue as usize {
-            return Admitted::Full;
+        // There may be room because of other tenants, which tell nobody.
+        self.let_in();
+        if self.queue.borrow().is_empty() && self.has_room() {
+            return self.enter();
         }
-        let place = Rc::new(Place::default());
-        queue.push_back(place.clone());
-        let local = self.clone();
-        Admitted::Waiting(Ticket::Pool(PermitTicket { local, place: Some(place) }))
+        let joined = self.queue.borrow_mut().join(queue as usize, queue_time, self.timers.now());
+        match joined {
+            Ok((place, until)) => {
+                let ticket = PermitTicket { local: self.clone(), place: Some(place) };
+                Admitted::Waiting(Ticket::Pool(ticket), until)
+            }
+            Err(turned) => Admitted::Turned(turned),
+        }
     }
 
-    /// A permit goes to the next in line, or back.
-    fn hand_on(&self) {
-        let next = self.queue.borrow_mut().pop_front();
-        match next {
-            Some(place) => place.grant(),
-            None => self.in_use.set(self.in_use.get() - 1),
+    fn enter(self: &Rc<Self>) -> Admitted {
+        self.in_use.set(self.in_use.get() + 1);
+        Admitted::Now(Home::Pool(Permit { local: self.clone() }))
+    }
+
+    /// Whether one more exchange may begin.
+    fn has_room(&self) -> bool {
+        self.in_use.get() < self.share && self.turnstile.has_room(&self.lane, self.let_in.get())
+    }
+
+    /// Lets those in who wait, as long as there is room.
+    pub(crate) fn let_in(&self) {
+        if self.queue.borrow().is_empty() {
+            return;
         }
+        let now = self.timers.now();
+        while self.has_room() {
+            let next = self.queue.borrow_mut().next(now);
+            let Some(place) = next else { return };
+            self.in_use.set(self.in_use.get() + 1);
+            self.let_in.set(self.let_in.get() + 1);
+            place.grant();
+        }
+    }
+
+    /// An exchange has ended.
+    fn let_go(&self) {
+        self.in_use.set(self.in_use.get() - 1);
+        self.let_in();
     }
 
     /// Counts an exchange of a version on probation. When that has failed, the version before it
@@ -206,7 +250,7 @@ impl Drop for Local {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.local.hand_on();
+        self.local.let_go();
     }
 }
 
@@ -224,27 +268,36 @@ impl Drop for ProgramTicket {
 }
 
 impl Ticket {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Home> {
+    /// Ready with nothing if it has waited too long.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Home>> {
         match self {
             Self::Pool(ticket) => {
                 let Some(place) = &ticket.place else { return Poll::Pending };
                 ready!(place.poll(cx));
-                ticket.place = None;
-                Poll::Ready(Home::Pool(Permit { local: ticket.local.clone() }))
+                Poll::Ready(ticket.take().map(Home::Pool))
             }
-            Self::Stateful(ticket) => ticket.poll(cx).map(Home::Stateful),
+            Self::Stateful(ticket) => ticket.poll(cx).map(|hold| Some(Home::Stateful(hold))),
         }
+    }
+}
+
+impl PermitTicket {
+    /// The permit, if it was granted. After that there is none to give back.
+    fn take(&mut self) -> Option<Permit> {
+        let place = self.place.take()?;
+        let local = &self.local;
+        if !place.is_granted() {
+            local.queue.borrow_mut().leave(&place);
+            return None;
+        }
+        local.let_in.set(local.let_in.get() - 1);
+        Some(Permit { local: local.clone() })
     }
 }
 
 impl Drop for PermitTicket {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
-        if place.is_granted() {
-            self.local.hand_on();
-        } else {
-            self.local.queue.borrow_mut().retain(|other| !Rc::ptr_eq(other, &place));
-        }
+        drop(self.take());
     }
 }
 

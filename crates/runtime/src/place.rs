@@ -8,14 +8,22 @@ use std::{
 /// Shared by the queue and by whoever stands in it.
 #[derive(Default)]
 pub(crate) struct Place {
-    granted: Cell<bool>,
+    state: Cell<State>,
     waker: RefCell<Option<Waker>>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Waiting,
+    Granted,
+    Expired,
+}
+
 impl Place {
-    /// Ready once it was granted.
+    /// Ready once it was granted, or has expired.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.granted.get() {
+        if self.state.get() != State::Waiting {
             return Poll::Ready(());
         }
         let mut waker = self.waker.borrow_mut();
@@ -27,7 +35,16 @@ impl Place {
     }
 
     pub(crate) fn grant(&self) {
-        self.granted.set(true);
+        self.settle(State::Granted);
+    }
+
+    /// It stands in no queue any more.
+    pub(crate) fn expire(&self) {
+        self.settle(State::Expired);
+    }
+
+    fn settle(&self, state: State) {
+        self.state.set(state);
         let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -35,6 +52,6 @@ impl Place {
     }
 
     pub(crate) fn is_granted(&self) -> bool {
-        self.granted.get()
+        self.state.get() == State::Granted
     }
 }

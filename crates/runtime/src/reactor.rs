@@ -20,7 +20,7 @@ use crate::{
     abandoned::Abandoned,
     counters::Totals,
     lease::{Fate, Lease},
-    local::{Admitted, Awaiting, Home, Local},
+    local::{Admitted, Around, Awaiting, Home, Local},
     log::EXCHANGE_TARGET,
     meters::{Meters, Vitals},
     pool::Pool,
@@ -41,7 +41,7 @@ pub struct Reactor {
     view: RefCell<View>,
     turnstile: Rc<Turnstile>,
     pub(crate) abandoned: Abandoned,
-    pub(crate) timers: Box<dyn Timers>,
+    pub(crate) timers: Rc<dyn Timers>,
     index: usize,
     meters: Arc<Meters>,
     vitals: Arc<Vitals>,
@@ -78,8 +78,7 @@ struct View {
     meters: Arc<Meters>,
     /// Whose turn it is to be looked after.
     next_due: usize,
-    index: usize,
-    reactors: usize,
+    around: Around,
 }
 
 /// So many tenants are looked after in each tick; more only if there are very many.
@@ -93,9 +92,13 @@ impl Reactor {
         timers: Box<dyn Timers>,
     ) -> Self {
         let Settings { index, reactors, first_id, slice, records } = settings;
+        let timers: Rc<dyn Timers> = Rc::from(timers);
+        let turnstile: Rc<Turnstile> = Rc::default();
+        let around =
+            Around { turnstile: turnstile.clone(), timers: timers.clone(), index, reactors };
         Self {
-            view: RefCell::new(View::new(shared, meters.clone(), index, reactors)),
-            turnstile: Rc::default(),
+            view: RefCell::new(View::new(shared, meters.clone(), around)),
+            turnstile,
             abandoned: Abandoned::default(),
             timers,
             index,
@@ -157,12 +160,17 @@ impl Reactor {
         let Some(pool) = local.pool() else { return self.await_program(local, exchange) };
         match local.admit() {
             Admitted::Now(home) => self.first_slice(cx, local, pool, home, exchange),
-            Admitted::Waiting(ticket) => {
-                Begun::Serving(Box::new(Serving::waiting(self.clone(), local, exchange, ticket)))
-            }
-            Admitted::Full => {
-                report::refused(&local.tenant, id, "too many exchanges wait");
-                self.refuse(id, Some(&local), exchange.request, self.queue_full(&local))
+            Admitted::Waiting(ticket, until) => Begun::Serving(Box::new(Serving::waiting(
+                self.clone(),
+                local,
+                exchange,
+                ticket,
+                until,
+            ))),
+            Admitted::Turned(turned) => {
+                let (why, wait, reason) = turned.explain();
+                report::refused(&local.tenant, id, reason);
+                self.refuse(id, Some(&local), exchange.request, Refusal::after(why, wait))
             }
         }
     }
@@ -470,12 +478,7 @@ impl Concluded {
 }
 
 impl View {
-    fn new(
-        shared: Arc<ArcSwap<Table>>,
-        meters: Arc<Meters>,
-        index: usize,
-        reactors: usize,
-    ) -> Self {
+    fn new(shared: Arc<ArcSwap<Table>>, meters: Arc<Meters>, around: Around) -> Self {
         let table = shared.load_full();
         let locals = vec![None; table.tenants.len()];
         Self {
@@ -485,8 +488,7 @@ impl View {
             made: Vec::new(),
             next_due: 0,
             meters,
-            index,
-            reactors,
+            around,
         }
     }
 
@@ -520,8 +522,8 @@ impl View {
         self.locals[index].get_or_insert_with(|| {
             self.made.push(index);
             let tenant = self.table.tenants[index].clone();
-            let counters = self.meters.counters(&tenant.name, self.index);
-            Rc::new(Local::new(tenant, counters, self.index, self.reactors))
+            let counters = self.meters.counters(&tenant.name, self.around.index);
+            Rc::new(Local::new(tenant, counters, &self.around))
         })
     }
 

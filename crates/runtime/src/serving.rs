@@ -119,9 +119,10 @@ impl Serving {
         local: Rc<Local>,
         exchange: Exchange,
         ticket: Ticket,
+        until: Instant,
     ) -> Self {
         let now = reactor.timers.now();
-        let stage = Stage::Queued(ticket, now + local.tenant.admission.queue_time);
+        let stage = Stage::Queued(ticket, until);
         Self::new(reactor, local, exchange, stage, Times::beginning(now))
     }
 
@@ -214,7 +215,7 @@ impl Serving {
             if !self.is_over()
                 && let Some(head) = self.exchange.response.take_head()
             {
-                self.computing = None;
+                self.compute_no_more();
                 return Poll::Ready(Reply::Streaming(head));
             }
             match ready!(self.poll_step(cx, &mut ran)) {
@@ -240,7 +241,7 @@ impl Serving {
         loop {
             if let Some(data) = self.exchange.response.take_data() {
                 // The client may not want more for a while.
-                self.computing = None;
+                self.compute_no_more();
                 return Poll::Ready(Some(Ok(Frame::Data(data))));
             }
             match ready!(self.poll_step(cx, &mut ran)) {
@@ -346,6 +347,13 @@ impl Serving {
         }
     }
 
+    /// It waits, or has ended: another one of its tenant may compute.
+    fn compute_no_more(&mut self) {
+        if self.computing.take().is_some() {
+            self.local.let_in();
+        }
+    }
+
     /// Ready when the stage has changed.
     fn poll_program(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Stage::Loading(ticket, until) = &mut self.stage else { return Poll::Ready(()) };
@@ -362,12 +370,14 @@ impl Serving {
         };
         match self.local.admit() {
             Admitted::Now(home) => self.lease(pool, home),
-            Admitted::Waiting(ticket) => {
-                let queue_time = self.local.tenant.admission.queue_time;
-                self.stage =
-                    Stage::Queued(ticket, until.min(self.reactor.timers.now() + queue_time));
+            Admitted::Waiting(ticket, latest) => {
+                self.stage = Stage::Queued(ticket, until.min(latest));
             }
-            Admitted::Full => self.give_up(Refused::QueueFull, "too many exchanges wait"),
+            Admitted::Turned(turned) => {
+                let (why, wait, reason) = turned.explain();
+                report::refused(&self.local.tenant, self.exchange.id, reason);
+                self.refuse(why, Refusal::after(why, wait));
+            }
         }
         Poll::Ready(())
     }
@@ -394,9 +404,10 @@ impl Serving {
         let until = *until;
         if let Poll::Ready(home) = ticket.poll(cx) {
             self.timer = None;
-            match self.local.pool() {
-                Some(pool) => self.lease(pool, home),
-                None => self.await_program(until),
+            match (home, self.local.pool()) {
+                (Some(home), Some(pool)) => self.lease(pool, home),
+                (Some(_), None) => self.await_program(until),
+                (None, _) => self.give_up(Refused::QueueTime, "waited too long for a sandbox"),
             }
             return Poll::Ready(());
         }
@@ -480,7 +491,7 @@ impl Serving {
             None => self.reactor.charge(&self.local, cpu),
         }
         if !matches!(progress, Progress::Sliced) {
-            self.computing = None;
+            self.compute_no_more();
         }
         self.stage = match progress {
             Progress::Ended(outcome) => Stage::Over(self.conclude(lease, outcome, true)),
@@ -523,6 +534,7 @@ impl Serving {
     /// Ends the exchange if it has not ended: the client is gone, or did not take its response in
     /// time. Its record, once, if records are wanted.
     pub fn leave(&mut self) -> Option<Box<Record>> {
+        self.compute_no_more();
         match mem::replace(&mut self.stage, UNFINISHED) {
             Stage::Over(result) => self.stage = Stage::Over(result),
             Stage::Loading(..) | Stage::Queued(..) => {

@@ -28,6 +28,10 @@ use crate::{
 /// How long exchanges may run for one turn of the event loop, if they need less than a slice.
 const BATCH: Duration = Duration::from_micros(50);
 
+/// So many exchanges may compute at a time before the tenants are held to their shares of that.
+/// More of them would not get more done, but all would take longer.
+const CROWD: u32 = 16;
+
 /// The line of one reactor.
 #[derive(Default)]
 pub struct Turnstile {
@@ -35,6 +39,8 @@ pub struct Turnstile {
     interrupts: Interrupts,
     /// Exchanges that compute: in line, or let through.
     computing: Cell<u32>,
+    /// The weights of their tenants, each once.
+    weights: Cell<u64>,
     /// Counts the times at which somebody began to compute while nobody did.
     busy_time: Cell<u64>,
     /// How far the lanes have come that went first.
@@ -146,6 +152,17 @@ impl Turnstile {
         lane.is_empty() && lane.had() <= self.virtual_time.get().saturating_add(lane.cost(slice))
     }
 
+    /// Whether one more exchange of the tenant may begin, beside `begun` that have not come as far
+    /// as to compute.
+    pub(crate) fn has_room(&self, lane: &Lane, begun: u32) -> bool {
+        if self.computing.get() + begun < CROWD {
+            return true;
+        }
+        let own = if lane.computing() == 0 { lane.weight() } else { 0 };
+        let share = u64::from(CROWD) * lane.weight() / (self.weights.get() + own);
+        u64::from(lane.computing() + begun) < share.max(1)
+    }
+
     fn catch_up(&self, lane: &Lane) {
         lane.catch_up(self.busy_time.get(), self.virtual_time.get());
     }
@@ -156,6 +173,9 @@ impl Turnstile {
             self.busy_time.set(self.busy_time.get() + 1);
         }
         self.computing.set(self.computing.get() + 1);
+        if lane.computing() == 0 {
+            self.weights.set(self.weights.get() + lane.weight());
+        }
         lane.set_computing(lane.computing() + 1);
         self.catch_up(lane);
         Computing { turnstile: self.clone(), lane: lane.clone() }
@@ -254,6 +274,9 @@ impl Drop for Computing {
     fn drop(&mut self) {
         let turnstile = &self.turnstile;
         self.lane.set_computing(self.lane.computing() - 1);
+        if self.lane.computing() == 0 {
+            turnstile.weights.set(turnstile.weights.get() - self.lane.weight());
+        }
         turnstile.computing.set(turnstile.computing.get() - 1);
         if !turnstile.is_busy() {
             turnstile.interrupts.rest();

@@ -9,13 +9,14 @@ use std::{
     cell::Cell,
     rc::Rc,
     sync::{Arc, atomic::Ordering::SeqCst},
+    task::Poll,
     time::Duration,
 };
 
 use bench::{Clock, begin_at, noop};
 use fake::{Act, CHUNK, Fake, answer};
 use sandtide_runtime::{
-    Answer, Begun, Options, Reactor, Route, Runtime, Serving, Slot, Table, Tenant,
+    Answer, Begun, Options, Reactor, Reply, Route, Runtime, Serving, Slot, Table, Tenant,
 };
 
 const SLICE: Duration = Duration::from_millis(1);
@@ -134,4 +135,85 @@ fn input_ends_a_slice_early_and_the_rest_of_it_comes_first() {
     // The host was busy for half a slice: so much of the next one is safe.
     fake::advance(SLICE / 2);
     assert_eq!(turn(true), ("b", SLICE / 2));
+}
+
+/// One exchange that computes for 2 ms comes each millisecond.
+#[test]
+fn at_twice_the_capacity_all_of_it_goes_to_those_who_still_wait() {
+    let work = Act::Compute(SLICE * 2);
+    let fake = Fake::new([("/", [vec![work], answer("x")].concat())]);
+    let reactor = reactor(&[("busy", 100, &fake), ("quiet", 100, &spinner())]);
+    let (start, length) = (fake::now(), Duration::from_secs(5));
+    let mut due = start;
+    let mut running: Vec<(Duration, Serving)> = Vec::new();
+    let (mut took, mut refused) = (Vec::new(), 0);
+    while fake::now() < start + length {
+        while due <= fake::now() {
+            match begin_at(&reactor, "http://busy/") {
+                Begun::Serving(mut serving) => {
+                    assert!(serving.poll_head(&mut noop()).is_pending());
+                    running.push((due - start, *serving));
+                }
+                Begun::Whole(whole) => {
+                    assert_eq!(whole.head.status, 503);
+                    assert_eq!(whole.head.headers["retry-after"], "1");
+                    refused += 1;
+                }
+            }
+            due += SLICE;
+        }
+        reactor.turnstile().release();
+        let before = fake::now();
+        running.retain_mut(|(came, serving)| match serving.poll_head(&mut noop()) {
+            Poll::Pending => true,
+            Poll::Ready(Reply::Whole(whole)) if whole.head.status == 200 => {
+                took.push(fake::now() - start - *came);
+                false
+            }
+            Poll::Ready(_) => {
+                refused += 1;
+                false
+            }
+        });
+        assert!(fake::now() > before, "nothing ran, though more comes than can be served");
+        assert!(is_whole(&reactor, "http://quiet/short"));
+    }
+    took.sort();
+    let capacity = (length.as_nanos() / (2 * SLICE).as_nanos()) as usize;
+    assert!(took.len() * 100 >= capacity * 98, "{} of {capacity}", took.len());
+    assert!(refused * 100 >= capacity * 90, "{refused} of {capacity} were refused");
+    let (middle, longest) = (took[took.len() / 2], took[took.len() - 1]);
+    assert!(middle < Duration::from_millis(150), "{middle:?}");
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+}
+
+#[test]
+fn a_crowd_of_one_tenant_waits_so_that_another_can_begin() {
+    let (crowd, other) = (spinner(), spinner());
+    let reactor = reactor(&[("crowd", 100, &crowd), ("other", 100, &other)]);
+    let mut crowding: Vec<_> = (0..40).map(|_| serving(&reactor, "http://crowd/")).collect();
+    for _ in 0..100 {
+        reactor.turnstile().release();
+        poll(&mut crowding);
+    }
+    let begun = |fake: &Fake| fake.stats.running.load(SeqCst);
+    assert_eq!(begun(&crowd), 16);
+    let mut others: Vec<_> = (0..40).map(|_| serving(&reactor, "http://other/")).collect();
+    for _ in 0..100 {
+        reactor.turnstile().release();
+        poll(&mut crowding);
+        poll(&mut others);
+    }
+    assert_eq!(begun(&other), 8, "half of the crowd is its share");
+    // As theirs end, they make room for each other.
+    crowding.drain(..8);
+    poll(&mut crowding);
+    assert_eq!(begun(&crowd), 8);
+    others.drain(..8);
+    for _ in 0..100 {
+        reactor.turnstile().release();
+        poll(&mut crowding);
+        poll(&mut others);
+    }
+    assert_eq!(begun(&other), 8);
 }

@@ -137,6 +137,31 @@ fn short_exchanges_go_several_in_one_turn_of_the_event_loop() {
 }
 
 #[test]
+fn in_a_crowd_each_tenant_has_its_share_of_those_who_compute() {
+    let mut line = Line::new(&[("a", 300), ("b", 100), ("c", 1)]);
+    let may = |line: &Line, name| line.turnstile.has_room(&line.lanes[name], 0);
+    for _ in 0..CROWD {
+        assert!(may(&line, "a"), "alone, it may take all");
+        line.spin("a");
+    }
+    assert!(!may(&line, "a"));
+    let mut joined = 0;
+    while may(&line, "b") {
+        line.spin("b");
+        joined += 1;
+    }
+    assert_eq!(joined, CROWD / 4);
+    assert!(may(&line, "c"), "at least one");
+    line.spin("c");
+    assert!(!may(&line, "c"));
+    line.spinners.drain(..5);
+    assert!(!may(&line, "a"), "eleven of sixteen are its share");
+    line.spinners.remove(0);
+    assert!(may(&line, "a"));
+    assert!(!line.turnstile.has_room(&line.lanes["a"], 1), "one has begun already");
+}
+
+#[test]
 fn who_leaves_holds_nobody_up() {
     let line = Rc::new(Turnstile::default());
     let lane = Rc::new(Lane::new(100));
