@@ -1,6 +1,9 @@
 //! The body of a request, as the guest pulls it.
 
-use std::task::{Context, Poll};
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
@@ -25,6 +28,12 @@ pub enum BodyError {
     TooLarge {
         /// The limit, in bytes.
         limit: u64,
+    },
+    /// The client has sent nothing for too long.
+    #[error("the client sent nothing of the request body for {limit:?}")]
+    TimedOut {
+        /// How long it may be silent.
+        limit: Duration,
     },
 }
 

@@ -3,7 +3,7 @@
 //! `wrk -t1 -c64 http://127.0.0.1:8081/`. With `empty` as a second argument the response comes
 //! from a sandbox without a guest, which adds what the runtime spends on a sandbox.
 
-use std::{env, error::Error, future::pending, sync::Arc};
+use std::{env, error::Error, future::pending, net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use sandtide_engine::{
@@ -66,7 +66,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let tenant = Tenant::new("fixed", vec![Route::everything()], answer);
     let runtime = Runtime::new(Table::build([Arc::new(tenant)])?, Default::default());
-    let server = Server::bind(&[address.parse()?], Options { threads: 1, ..Options::default() })?;
+    let server = Server::bind(
+        &[address.parse::<SocketAddr>()?.into()],
+        Options { threads: 1, ..Options::default() },
+    )?;
     println!("listening on {}", server.addresses()[0]);
     server.run(runtime, pending())?;
     Ok(())

@@ -11,12 +11,12 @@ use http_body::{Body, Frame, SizeHint};
 use sandtide_engine as engine;
 use sandtide_runtime::Broken;
 
-use crate::{framing, watched::Watched};
+use crate::{flight::Flight, framing, watched::Watched};
 
 /// What hyper sends.
 pub(crate) enum ResponseBody {
     /// All of it.
-    Full(Bytes),
+    Full(Bytes, #[allow(dead_code, reason = "until it is dropped")] Flight),
     /// All of it, and trailers.
     Trailing(Box<Trailing>),
     /// The guest goes on while it is sent.
@@ -26,6 +26,7 @@ pub(crate) enum ResponseBody {
 pub(crate) struct Trailing {
     data: Bytes,
     trailers: Option<HeaderMap>,
+    _flight: Flight,
 }
 
 /// The rest of an exchange.
@@ -45,8 +46,12 @@ pub(crate) enum BodyError {
 }
 
 impl ResponseBody {
-    pub(crate) fn trailing(data: Bytes, trailers: HeaderMap) -> Self {
-        Self::Trailing(Box::new(Trailing { data, trailers: Some(trailers) }))
+    pub(crate) fn full(data: Bytes, flight: Flight) -> Self {
+        Self::Full(data, flight)
+    }
+
+    pub(crate) fn trailing(data: Bytes, trailers: HeaderMap, flight: Flight) -> Self {
+        Self::Trailing(Box::new(Trailing { data, trailers: Some(trailers), _flight: flight }))
     }
 
     /// The rest of the exchange; of `length` bytes, if the guest announced that.
@@ -64,7 +69,7 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(match self.get_mut() {
-            Self::Full(bytes) => {
+            Self::Full(bytes, _) => {
                 let bytes = std::mem::take(bytes);
                 (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)))
             }
@@ -82,7 +87,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Full(bytes) => bytes.is_empty(),
+            Self::Full(bytes, _) => bytes.is_empty(),
             Self::Trailing(whole) => whole.data.is_empty() && whole.trailers.is_none(),
             Self::Serving(_) => false,
         }
@@ -90,7 +95,7 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Full(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             // A length would leave no room for the trailers in HTTP/1.1.
             Self::Trailing(_) => SizeHint::default(),
             Self::Serving(stream) => stream.left.map(SizeHint::with_exact).unwrap_or_default(),

@@ -1,143 +1,122 @@
 //! One connection, from accept to close.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::HashMap,
     error::Error as _,
-    future::poll_fn,
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll, Waker},
-    time::Instant,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
 };
 
-use hyper::server::conn::http1::Builder;
-use sandtide_runtime::Reactor;
-use tokio::{net::TcpStream, time::Sleep};
+use hyper::server::conn::http1;
+use tokio::io::ReadBuf;
 
 use crate::{
     body::BodyError,
+    connections::{Entry, Listed, Order},
     front::Front,
+    host::Host,
+    listen::Listen,
+    open::Open,
+    patience::Watch,
+    peer::Peer,
+    transport::{Socket, Stream, Transport},
     wire::{Io, Wait, Wire},
 };
 
-/// The connections of one reactor, and whether they are to end.
-#[derive(Default)]
-pub(crate) struct Connections {
-    is_draining: Cell<bool>,
-    next_key: Cell<u64>,
-    open: RefCell<HashMap<u64, Waker>>,
-    /// Waits for the last one to end.
-    drained: RefCell<Option<Waker>>,
-}
+/// Bytes that are read from a client whose connection is closing, so that it reads the response
+/// and not a reset.
+const LINGER: usize = 1 << 20;
 
-impl Connections {
-    /// Tells all connections to end with the exchange they are in.
-    pub(crate) fn drain(&self) {
-        self.is_draining.set(true);
-        for waker in self.open.borrow().values() {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Ready when no connection is open.
-    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.open.borrow().is_empty() {
-            return Poll::Ready(());
-        }
-        *self.drained.borrow_mut() = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    /// How many are open.
-    pub(crate) fn len(&self) -> usize {
-        self.open.borrow().len()
-    }
-}
-
-/// An entry in the list of open connections.
-struct Open {
-    connections: Rc<Connections>,
-    key: u64,
-}
-
-impl Open {
-    fn new(connections: &Rc<Connections>) -> Self {
-        let key = connections.next_key.get();
-        connections.next_key.set(key + 1);
-        connections.open.borrow_mut().insert(key, Waker::noop().clone());
-        Self { connections: connections.clone(), key }
-    }
-
-    fn register(&self, cx: &Context<'_>) {
-        if let Some(waker) = self.connections.open.borrow_mut().get_mut(&self.key) {
-            waker.clone_from(cx.waker());
-        }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut open = self.connections.open.borrow_mut();
-        open.remove(&self.key);
-        if open.is_empty()
-            && let Some(waker) = self.connections.drained.borrow_mut().take()
-        {
-            waker.wake();
-        }
-    }
-}
+/// What a client gets whose request does not come.
+const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
+    content-type: text/plain; charset=utf-8\r\n\
+    connection: close\r\n\
+    content-length: 43\r\n\r\n\
+    408: the head of the request took too long\n";
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
-    stream: TcpStream,
-    http: Rc<Builder>,
-    reactor: Rc<Reactor>,
-    connections: Rc<Connections>,
+    stream: Stream,
+    peer: Peer,
+    _listen: Arc<Listen>,
+    host: Rc<Host>,
+    listed: Listed,
 ) {
-    let open = Open::new(&connections);
-    let (io, wire) = Io::new(stream);
-    let result = drive(io, &wire, &http, reactor, &open).await;
-    if let Err(End::Slow | End::Broken) = result {
-        wire.cut();
-    }
-    wire.close();
+    let entry = &listed.entry;
+    let transport = Transport::Plain(Socket::new(stream));
+    let wire = Wire::new(transport, entry.clone());
+    let open = Open::new(wire.clone(), peer);
+    let front = Front {
+        reactor: host.reactor.clone(),
+        body_timeout: host.options.body_timeout,
+        open: open.clone(),
+    };
+    let connection = host.http1.serve_connection(Io::new(wire.clone()), front);
+    end(drive(connection, &wire).await, &open).await;
 }
 
-async fn drive(
-    io: Io,
-    wire: &Rc<Wire>,
-    http: &Builder,
-    reactor: Rc<Reactor>,
-    open: &Open,
-) -> Result<(), End> {
-    let mut connection = pin!(http.serve_connection(io, Front { reactor, wire: wire.clone() }));
+/// A connection of hyper's.
+trait Speaks: Future<Output = hyper::Result<()>> {
+    /// Begins nothing more.
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl Speaks for http1::Connection<Io, Front> {
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+async fn drive(connection: impl Speaks, wire: &Rc<Wire>) -> Result<(), End> {
+    let mut connection = pin!(connection);
+    let entry = &*wire.entry;
     let mut watch = Watch::default();
     let mut is_registered = false;
-    let mut is_draining = false;
     let result = poll_fn(|cx| {
-        // A task's waker stays the same, so that once is enough.
         if !is_registered {
             is_registered = true;
-            open.register(cx);
-        }
-        if open.connections.is_draining.get() && !is_draining {
-            is_draining = true;
-            connection.as_mut().graceful_shutdown();
+            entry.register(cx);
         }
         loop {
             let result = connection.as_mut().poll(cx);
             let sent = wire.poll_send(cx);
-            return match (result, sent) {
-                (Poll::Ready(result), _) => Poll::Ready(result.map_err(End::from)),
-                (Poll::Pending, Poll::Ready(Err(_))) => Poll::Ready(Err(End::Gone)),
-                (Poll::Pending, Poll::Ready(Ok(()))) => match wire.wait() {
-                    Wait::Nothing => Poll::Pending,
+            if let Poll::Ready(result) = result {
+                return Poll::Ready(result.map_err(End::from));
+            }
+            // After the poll: what had arrived before the order has begun.
+            match entry.take_order() {
+                None => {}
+                Some(Order::Cut) => return Poll::Ready(Err(End::Slow)),
+                // It came just now.
+                Some(Order::HeadTimeout) if !entry.awaits_head() => {}
+                Some(Order::HeadTimeout) if entry.is_in_head() => {
+                    return Poll::Ready(Err(End::HeadTimeout));
+                }
+                Some(Order::HeadTimeout | Order::Close) => {
+                    entry.begin_close();
+                    connection.as_mut().graceful_shutdown();
+                    continue;
+                }
+            }
+            entry.set_stalled(sent.is_pending());
+            return match sent {
+                Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
+                Poll::Ready(Ok(())) => match wire.wait() {
+                    Wait::Nothing => {
+                        if !entry.has_exchanges() {
+                            entry.patience.end();
+                        }
+                        Poll::Pending
+                    }
                     // The room is there now, and nothing else would wake hyper.
                     Wait::Room => continue,
-                    Wait::Socket => watch.poll(cx, wire).map(Err),
+                    Wait::Socket => {
+                        watch.poll_stalled(cx, &entry.patience).map(|()| Err(End::Slow))
+                    }
                 },
-                (Poll::Pending, Poll::Pending) => watch.poll(cx, wire).map(Err),
+                Poll::Pending => watch.poll_stalled(cx, &entry.patience).map(|()| Err(End::Slow)),
             };
         }
     })
@@ -154,8 +133,10 @@ async fn drive(
 enum End {
     /// The client went away or broke the protocol; hyper has said so to it.
     Gone,
-    /// It did not take its response while a sandbox waited for it.
+    /// It did not take its response in time, or must make way.
     Slow,
+    /// It did not send the head of its request in time.
+    HeadTimeout,
     /// The response cannot be completed.
     Broken,
 }
@@ -168,23 +149,60 @@ impl From<hyper::Error> for End {
     }
 }
 
-/// Watches the deadline of an exchange whose client does not read. There is no timer as long as
-/// everything could be sent.
-#[derive(Default)]
-struct Watch {
-    timer: Option<(Instant, Pin<Box<Sleep>>)>,
+/// Closes a connection that hyper is done with.
+async fn end(result: Result<(), End>, open: &Open) {
+    let (wire, entry) = (&open.wire, open.entry());
+    match result {
+        Err(End::Slow | End::Broken) => return wire.cut(),
+        Err(End::HeadTimeout) if wire.wait() != Wait::Nothing => return wire.cut(),
+        Err(End::HeadTimeout) => {
+            entry.begin_close();
+            wire.hold(HEAD_TIMEOUT);
+            if !matches!(until_told(entry, poll_fn(|cx| wire.poll_close(cx))).await, Some(Ok(()))) {
+                return;
+            }
+        }
+        Ok(()) if !open.has_unread() => return,
+        Ok(()) | Err(End::Gone) => {}
+    }
+    if !wire.has_ended() {
+        linger(wire).await;
+    }
 }
 
-impl Watch {
-    fn poll(&mut self, cx: &mut Context<'_>, wire: &Wire) -> Poll<End> {
-        let Some(at) = wire.deadline() else {
-            self.timer = None;
-            return Poll::Pending;
-        };
-        let (_, sleep) = match &mut self.timer {
-            Some(timer) if timer.0 == at => timer,
-            timer => timer.insert((at, Box::pin(tokio::time::sleep_until(at.into())))),
-        };
-        sleep.as_mut().poll(cx).map(|()| End::Slow)
-    }
+/// Reads what a client still sends. The kernel answers bytes that nobody reads with a reset, which
+/// could overtake the response.
+async fn linger(wire: &Wire) {
+    wire.entry.begin_close();
+    let mut left = LINGER;
+    let mut buffer = vec![0; 16 << 10];
+    let drained = poll_fn(|cx| {
+        while left > 0 {
+            let mut buffer = ReadBuf::new(&mut buffer);
+            let read = ready!(wire.poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                break;
+            }
+            left = left.saturating_sub(buffer.filled().len());
+        }
+        Poll::Ready(())
+    });
+    until_told(&wire.entry, drained).await;
+}
+
+/// What comes first: the future's end, or `None` when the connection is told that it takes too
+/// long.
+async fn until_told<T>(entry: &Entry, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        entry.register(cx);
+        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        match entry.order() {
+            Some(Order::Cut | Order::HeadTimeout) => Poll::Ready(None),
+            Some(Order::Close) | None => Poll::Pending,
+        }
+    })
+    .await
 }

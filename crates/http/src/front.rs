@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,16 +18,18 @@ use sandtide_runtime::{Begun, Reactor, Reply, Whole};
 use crate::{
     body::ResponseBody,
     check,
+    flight::Flight,
     framing::{self, Content},
+    open::Open,
     source::request_body,
     watched::Watched,
-    wire::Wire,
 };
 
 /// Answers the requests of one connection.
 pub(crate) struct Front {
     pub(crate) reactor: Rc<Reactor>,
-    pub(crate) wire: Rc<Wire>,
+    pub(crate) body_timeout: Duration,
+    pub(crate) open: Rc<Open>,
 }
 
 /// A response to come.
@@ -50,17 +53,19 @@ impl Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let (parts, incoming) = request.into_parts();
+        let flight = Flight::new(self.open.clone());
         if let Err(text) = check::check(&parts, &incoming) {
-            return Answering::Ready(Some(bad_request(text)));
+            return Answering::Ready(Some(bad_request(text, flight)));
         }
         let is_head = parts.method == Method::HEAD;
         // Most guests answer in this call. Hyper polls what we return right after it, so nothing
         // is lost with a context that wakes nobody.
         let mut cx = Context::from_waker(Waker::noop());
-        match self.reactor.begin(&mut cx, parts, |limit| request_body(incoming, limit)) {
-            Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head))),
+        let body = |limit| request_body(incoming, limit, &self.open, self.body_timeout);
+        match self.reactor.begin(&mut cx, parts, body) {
+            Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
             Begun::Serving(serving) => {
-                let serving = Watched::new(serving, self.wire.clone());
+                let serving = Watched::new(serving, flight);
                 Answering::Serving(Some(Pending { serving, is_head, unsent: None }))
             }
         }
@@ -81,7 +86,9 @@ impl Future for Answering {
                 let reply = ready!(pending.poll(cx));
                 let Some(pending) = slot.take() else { return Poll::Pending };
                 Poll::Ready(Ok(match reply {
-                    Reply::Whole(whole) => response(whole, pending.is_head),
+                    Reply::Whole(whole) => {
+                        response(whole, pending.is_head, pending.serving.into_flight())
+                    }
                     Reply::Streaming(head) => streaming(head, pending.serving),
                 }))
             }
@@ -108,7 +115,15 @@ impl Pending {
         Poll::Ready(match self.unsent.take() {
             Some(head) => {
                 let record = self.serving.leave();
-                Reply::Whole(Whole { head, body: Bytes::new(), trailers: None, record })
+                // Nothing is there to be taken.
+                let response_time = Whole::RESPONSE_TIME;
+                Reply::Whole(Whole {
+                    head,
+                    body: Bytes::new(),
+                    trailers: None,
+                    response_time,
+                    record,
+                })
             }
             None => return Poll::Pending,
         })
@@ -116,8 +131,9 @@ impl Pending {
 }
 
 #[cold]
-fn bad_request(text: &'static str) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Full(format!("400: {text}\n").into()));
+fn bad_request(text: &'static str, flight: Flight) -> Response<ResponseBody> {
+    let body = ResponseBody::full(format!("400: {text}\n").into(), flight);
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
         .headers_mut()
@@ -128,23 +144,30 @@ fn bad_request(text: &'static str) -> Response<ResponseBody> {
 }
 
 /// A response that is all there.
-fn response(whole: Whole, is_head: bool) -> Response<ResponseBody> {
-    let Whole { head: ResponseHead { status, mut headers }, body, trailers, record: _ } = whole;
+fn response(whole: Whole, is_head: bool, flight: Flight) -> Response<ResponseBody> {
+    let Whole {
+        head: ResponseHead { status, mut headers },
+        body,
+        trailers,
+        response_time,
+        record: _,
+    } = whole;
+    flight.patience().begin_whole(response_time);
     let announced = framing::take_framing(&mut headers);
     let body = match Content::of(is_head, status) {
-        Content::Never => ResponseBody::Full(Bytes::new()),
+        Content::Never => ResponseBody::full(Bytes::new(), flight),
         Content::HeadOnly => {
             if let (true, Some(length)) = (body.is_empty(), announced) {
                 headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
-            ResponseBody::Full(body)
+            ResponseBody::full(body, flight)
         }
         Content::Body => match trailers {
-            None => ResponseBody::Full(body),
+            None => ResponseBody::full(body, flight),
             Some(mut trailers) => {
                 framing::clean_trailers(&mut trailers);
                 framing::announce(&mut headers, &trailers);
-                ResponseBody::trailing(body, *trailers)
+                ResponseBody::trailing(body, *trailers, flight)
             }
         },
     };
@@ -155,6 +178,7 @@ fn response(whole: Whole, is_head: bool) -> Response<ResponseBody> {
 fn streaming(head: ResponseHead, serving: Watched) -> Response<ResponseBody> {
     let ResponseHead { status, mut headers } = head;
     let length = framing::take_framing(&mut headers);
+    serving.begin_response();
     with_head(status, headers, ResponseBody::serving(serving, length))
 }
 

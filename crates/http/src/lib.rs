@@ -12,19 +12,30 @@
 //! `trailer` header, as RFC 9110 §6.6.2 has it; they reach clients that sent `te: trailers`.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod body;
 mod check;
 mod connection;
+mod connections;
 mod doorbell;
+mod flight;
 mod framing;
 mod front;
+mod host;
 mod listen;
+mod open;
+mod options;
+mod patience;
+mod peer;
 mod reactor;
 mod server;
 mod source;
 mod timers;
+mod transport;
+mod unix;
 mod watched;
 mod wire;
 
-pub use listen::BindError;
-pub use server::{Options, ServeError, Server};
+pub use listen::{Address, BindError, Listen};
+pub use options::Options;
+pub use server::{Draining, ServeError, Server};

@@ -1,34 +1,32 @@
 //! One thread: an event loop, its listeners, its connections, its part of the runtime.
 
-use std::{
-    convert::Infallible, future::poll_fn, io, net::TcpListener as StdListener, rc::Rc, sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
 
-use hyper::server::conn::http1::Builder;
 use sandtide_runtime::{Reactor, Runtime, Totals};
 use tokio::{
-    net::TcpListener,
     sync::watch,
     task::{LocalSet, spawn_local, yield_now},
-    time::{MissedTickBehavior, interval, sleep, timeout},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
-    connection::{Connections, serve},
+    accept::accept,
+    connections::Connections,
     doorbell::Doorbell,
-    server::Options,
+    host::Host,
+    listen::{Bound, Listener},
+    options::Options,
     timers::TokioTimers,
 };
 
-/// How long to wait before accepting again when that failed: usually for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long connections may take to notice that they are cut off.
+const CUT_TIME: Duration = Duration::from_secs(1);
 
 /// What a reactor thread is made from.
 pub(crate) struct Plan {
     pub(crate) index: usize,
     pub(crate) reactors: usize,
-    pub(crate) listeners: Vec<StdListener>,
+    pub(crate) sockets: Vec<Bound>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) options: Options,
     /// Changes when the server is to shut down.
@@ -43,69 +41,37 @@ pub(crate) fn run(plan: Plan) -> io::Result<Totals> {
 }
 
 impl Plan {
-    async fn serve(mut self) -> io::Result<Totals> {
+    async fn serve(self) -> io::Result<Totals> {
         let reactor = self.runtime.reactor(self.index, self.reactors, Box::new(TokioTimers));
-        let connections = Rc::new(Connections::default());
         let doorbell = Rc::new(Doorbell::new()?);
         let bell = doorbell.clone();
         reactor.turnstile().set_doorbell(Box::new(move || bell.rings()));
-        let http = Rc::new(self.options.http1());
+        let host = Host::new(reactor.clone(), doorbell, self.options, self.reactors);
         spawn_local(drive_turnstile(reactor.clone()));
         spawn_local(finish_abandoned(reactor.clone()));
         spawn_local(tick(reactor.clone()));
+        spawn_local(sweep(host.connections.clone()));
         let mut acceptors = Vec::new();
-        for listener in self.listeners.drain(..) {
-            let listener = TcpListener::from_std(listener)?;
-            let (http, reactor, connections) = (http.clone(), reactor.clone(), connections.clone());
-            let doorbell = doorbell.clone();
-            acceptors.push(spawn_local(accept(listener, http, reactor, connections, doorbell)));
+        for socket in self.sockets {
+            let listener = Listener::new(socket)?;
+            acceptors.push(spawn_local(accept(listener, host.clone(), self.shutdown.clone())));
         }
-        // An error means that the server is gone, which is a shutdown, too.
-        let _ = self.shutdown.wait_for(|stop| *stop).await;
         for acceptor in acceptors {
-            acceptor.abort();
-            let _ = acceptor.await;
+            if let Err(error) = acceptor.await {
+                tracing::error!(%error, "a listener failed");
+            }
         }
+        let connections = &host.connections;
         connections.drain();
         let drained = poll_fn(|cx| connections.poll_drained(cx));
-        if timeout(self.options.drain, drained).await.is_err() {
+        if timeout(host.options.drain, drained).await.is_err() {
             let left = connections.len();
             tracing::warn!(connections = left, "cut off connections that did not end in time");
+            connections.cut();
+            let _ = timeout(CUT_TIME, poll_fn(|cx| connections.poll_drained(cx))).await;
         }
         Ok(reactor.totals())
     }
-}
-
-async fn accept(
-    listener: TcpListener,
-    http: Rc<Builder>,
-    reactor: Rc<Reactor>,
-    connections: Rc<Connections>,
-    doorbell: Rc<Doorbell>,
-) -> Infallible {
-    doorbell.watch(&listener);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "cannot set TCP_NODELAY");
-                }
-                doorbell.watch(&stream);
-                spawn_local(serve(stream, http.clone(), reactor.clone(), connections.clone()));
-            }
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                tracing::error!(%error, "cannot accept connections");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Whether only the connection that was to be accepted is concerned.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// Lets one exchange that computes for long run for each turn of the event loop.
@@ -131,5 +97,14 @@ async fn tick(reactor: Rc<Reactor>) -> Infallible {
     loop {
         seconds.tick().await;
         reactor.tick();
+    }
+}
+
+async fn sweep(connections: Rc<Connections>) -> Infallible {
+    let mut sweeps = interval(connections.period());
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        sweeps.tick().await;
+        connections.sweep();
     }
 }

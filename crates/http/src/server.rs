@@ -3,65 +3,44 @@
 use std::{
     future::Future,
     io,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
-    time::Duration,
 };
 
-use hyper::server::conn::http1::Builder;
-use hyper_util::rt::TokioTimer;
 use sandtide_runtime::{Runtime, Totals};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
-    listen::{BindError, listen},
+    listen::{Address, BindError, Bound, Listen, bind},
+    options::Options,
     reactor::{self, Plan},
+    unix::SocketFile,
 };
-
-/// How the host serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Reactor threads; at least one.
-    pub threads: usize,
-    /// How long exchanges may go on after the shutdown began.
-    pub drain: Duration,
-    /// The most bytes of a request's line and headers; what is over it gets a 431.
-    pub max_head: usize,
-    /// How long a client may take for its request's line and headers, and between requests.
-    /// `None` for as long as it likes.
-    pub head_timeout: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            threads: thread::available_parallelism().map_or(1, Into::into),
-            drain: Duration::from_secs(10),
-            max_head: 64 << 10,
-            head_timeout: None,
-        }
-    }
-}
-
-impl Options {
-    pub(crate) fn http1(&self) -> Builder {
-        let mut http = Builder::new();
-        http.max_header_size(self.max_head);
-        if let Some(time) = self.head_timeout {
-            http.timer(TokioTimer::new()).header_read_timeout(time);
-        }
-        http
-    }
-}
 
 /// A server that listens, and serves once it is run.
 #[derive(Debug)]
 pub struct Server {
     options: Options,
-    addresses: Vec<SocketAddr>,
-    /// For each thread, one listener for each address.
-    listeners: Vec<Vec<TcpListener>>,
+    listens: Vec<Listen>,
+    /// For each thread, one socket for each listener.
+    sockets: Vec<Vec<Bound>>,
+    files: Vec<SocketFile>,
+    draining: Draining,
+}
+
+/// Whether the server has been told to stop: what a readiness probe wants to know.
+#[derive(Debug, Clone, Default)]
+pub struct Draining(Arc<AtomicBool>);
+
+impl Draining {
+    /// From when the shutdown was asked for.
+    pub fn is_draining(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The server had to stop.
@@ -76,30 +55,44 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens on the addresses. Connections wait until [`Self::run`].
-    pub fn bind(addresses: &[SocketAddr], options: Options) -> Result<Self, BindError> {
+    /// Listens. Connections wait until [`Self::run`].
+    pub fn bind(listens: &[Listen], options: Options) -> Result<Self, BindError> {
         let threads = options.threads.max(1);
-        let mut listeners: Vec<Vec<TcpListener>> = (0..threads).map(|_| Vec::new()).collect();
-        let mut bound = Vec::new();
-        for &address in addresses {
-            let sockets = listen(address, threads)?;
-            let local = sockets.first().and_then(|socket| socket.local_addr().ok());
-            bound.push(local.unwrap_or(address));
-            for (own, socket) in listeners.iter_mut().zip(sockets) {
+        let mut sockets: Vec<Vec<Bound>> = (0..threads).map(|_| Vec::new()).collect();
+        let (mut bound, mut files) = (Vec::new(), Vec::new());
+        for listen in listens {
+            let (all, file) = bind(listen, threads)?;
+            bound.extend(all.first().map(|socket| Listen::clone(&socket.listen)));
+            files.extend(file);
+            for (own, socket) in sockets.iter_mut().zip(all) {
                 own.push(socket);
             }
         }
-        Ok(Self { options, addresses: bound, listeners })
+        Ok(Self { options, listens: bound, sockets, files, draining: Draining::default() })
     }
 
-    /// Where it listens: the addresses given, with the ports that were found for port 0.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    /// Where it listens: what was asked for, with the ports that were found for port 0.
+    pub fn listens(&self) -> &[Listen] {
+        &self.listens
     }
 
-    /// Serves until `shutdown` is ready: then no connection is accepted any more, exchanges may
-    /// end within the drain time, and the rest is cut off. Blocks the thread. Returns what was
-    /// counted.
+    /// The IP addresses among them.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |listen: &Listen| match listen.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
+        };
+        self.listens.iter().filter_map(address).collect()
+    }
+
+    /// Tells whether it was told to stop.
+    pub fn draining(&self) -> Draining {
+        self.draining.clone()
+    }
+
+    /// Serves until `shutdown` is ready, and for the drain delay; then no connection is accepted
+    /// any more, idle ones are closed, exchanges may end within the drain time, and the rest is cut
+    /// off. Blocks the thread. Returns what was counted.
     ///
     /// `shutdown` is polled in an event loop of its own, with I/O and timers.
     pub fn run(
@@ -110,13 +103,13 @@ impl Server {
         let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(false);
         let (ended, mut any_ended) = tokio::sync::mpsc::unbounded_channel();
-        let reactors = self.listeners.len();
+        let reactors = self.sockets.len();
         let mut threads = Vec::new();
-        for (index, listeners) in self.listeners.into_iter().enumerate() {
+        for (index, sockets) in self.sockets.into_iter().enumerate() {
             let plan = Plan {
                 index,
                 reactors,
-                listeners,
+                sockets,
                 runtime: runtime.clone(),
                 options: self.options.clone(),
                 shutdown: stopped.clone(),
@@ -130,9 +123,14 @@ impl Server {
                 })?;
             threads.push(thread);
         }
+        let delayed = async {
+            shutdown.await;
+            self.draining.0.store(true, Ordering::Relaxed);
+            sleep(self.options.drain_delay).await;
+        };
         event_loop.block_on(async {
             tokio::select! {
-                () = shutdown => {}
+                () = delayed => {}
                 _ = any_ended.recv() => {}
             }
         });
@@ -143,6 +141,7 @@ impl Server {
             let own = thread.join().map_err(|_| ServeError::Panic)??;
             totals = totals.plus(&own);
         }
+        drop(self.files);
         tracing::info!(
             exchanges = totals.exchanges,
             fixed = totals.fixed,

@@ -1,26 +1,23 @@
-//! A serving whose connection knows its deadline.
+//! A serving whose client is told until when it may take its time.
 
-use std::{
-    rc::Rc,
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use sandtide_engine::{ExchangeId, Frame};
 use sandtide_runtime::{Broken, Record, Reply, Serving};
 
-use crate::wire::Wire;
+use crate::flight::Flight;
 
 /// While a client does not read, hyper polls no response. So that a sandbox does not wait for
-/// such a client forever, the connection is told until when it may hold the sandbox.
+/// such a client forever, its connection or stream knows until when it may hold the sandbox.
 pub(crate) struct Watched {
     serving: Box<Serving>,
-    wire: Rc<Wire>,
+    flight: Flight,
 }
 
 impl Watched {
-    pub(crate) fn new(serving: Box<Serving>, wire: Rc<Wire>) -> Self {
-        let watched = Self { serving, wire };
-        watched.tell();
+    pub(crate) fn new(serving: Box<Serving>, flight: Flight) -> Self {
+        let watched = Self { serving, flight };
+        watched.tell(false);
         watched
     }
 
@@ -30,7 +27,7 @@ impl Watched {
 
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         let reply = self.serving.poll_head(cx);
-        self.tell();
+        self.tell(reply.is_ready());
         reply
     }
 
@@ -39,8 +36,13 @@ impl Watched {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame, Broken>>> {
         let frame = self.serving.poll_frame(cx);
-        self.tell();
+        self.tell(frame.is_ready());
         frame
+    }
+
+    /// The response begins.
+    pub(crate) fn begin_response(&self) {
+        self.flight.patience().begin_streaming(self.serving.response_time());
     }
 
     /// Ends the exchange if it has not ended. Its record, once, if records are wanted.
@@ -48,13 +50,15 @@ impl Watched {
         self.serving.leave()
     }
 
-    fn tell(&self) {
-        self.wire.set_deadline((!self.serving.is_over()).then(|| self.serving.deadline()));
+    /// The exchange goes on without its guest.
+    pub(crate) fn into_flight(self) -> Flight {
+        self.flight.patience().set_sandbox(None);
+        self.flight
     }
-}
 
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.wire.set_deadline(None);
+    fn tell(&self, is_handed: bool) {
+        let patience = self.flight.patience();
+        patience.set_sandbox((!self.serving.is_over()).then(|| self.serving.deadline()));
+        patience.set_handed(is_handed);
     }
 }

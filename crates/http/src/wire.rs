@@ -1,26 +1,23 @@
-//! The socket as hyper sees it: small writes are held back and sent together at the end of each
+//! The connection as hyper sees it: small writes are held back and sent together at the end of each
 //! turn of the connection.
 //!
-//! So pipelined responses leave in one system call, and a response costs one plain `write`. What
-//! is held is bounded: beyond it hyper waits, and with it the guest, until the client reads.
+//! So pipelined responses leave in one system call (and as few TLS records as they fit in), and a
+//! response costs one plain `write`. What is held is bounded: beyond it hyper waits, and with it
+//! the guest, until the client reads.
 
 use std::{
     cell::{Cell, RefCell},
     io::{self, IoSlice},
-    net::Shutdown,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
 };
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use socket2::SockRef;
-use tokio::net::{
-    TcpStream,
-    tcp::{OwnedReadHalf, OwnedWriteHalf},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{connections::Entry, transport::Transport};
 
 /// Bytes held back before they have to be sent.
 const HOLD: usize = 32 << 10;
@@ -28,13 +25,15 @@ const HOLD: usize = 32 << 10;
 /// A write of this size goes out directly.
 const DIRECT: usize = 8 << 10;
 
-/// The sending side of a connection.
+/// A connection's transport, and what is to be sent through it.
 pub(crate) struct Wire {
-    half: OwnedWriteHalf,
+    transport: RefCell<Transport>,
+    /// Whether the transport has a buffer of its own.
+    is_tls: bool,
     held: RefCell<Held>,
     wait: Cell<Wait>,
-    /// When the exchange on this connection must have ended, while one holds a sandbox.
-    deadline: Cell<Option<Instant>>,
+    has_ended: Cell<bool>,
+    pub(crate) entry: Rc<Entry>,
 }
 
 /// What hyper waits for, since it last tried to write.
@@ -71,26 +70,34 @@ impl Held {
 
 /// Both sides, for hyper.
 pub(crate) struct Io {
-    read: TokioIo<OwnedReadHalf>,
+    read: TokioIo<Reading>,
     wire: Rc<Wire>,
 }
 
+/// The receiving side.
+struct Reading(Rc<Wire>);
+
 impl Io {
-    pub(crate) fn new(stream: TcpStream) -> (Self, Rc<Wire>) {
-        let (read, half) = stream.into_split();
-        let wire = Rc::new(Wire {
-            half,
-            held: RefCell::default(),
-            wait: Cell::default(),
-            deadline: Cell::new(None),
-        });
-        (Self { read: TokioIo::new(read), wire: wire.clone() }, wire)
+    pub(crate) fn new(wire: Rc<Wire>) -> Self {
+        Self { read: TokioIo::new(Reading(wire.clone())), wire }
     }
 }
 
 impl Wire {
-    fn stream(&self) -> &TcpStream {
-        self.half.as_ref()
+    pub(crate) fn new(transport: Transport, entry: Rc<Entry>) -> Rc<Self> {
+        Rc::new(Self {
+            is_tls: matches!(transport, Transport::Tls(_)),
+            transport: RefCell::new(transport),
+            held: RefCell::default(),
+            wait: Cell::default(),
+            has_ended: Cell::new(false),
+            entry,
+        })
+    }
+
+    /// Adds bytes behind what hyper has written.
+    pub(crate) fn hold(&self, bytes: &[u8]) {
+        self.held.borrow_mut().bytes.extend_from_slice(bytes);
     }
 
     /// Sends what is held. Ready when nothing is.
@@ -100,18 +107,16 @@ impl Wire {
             let sent = ready!(self.poll_write_now(cx, held.rest()))?;
             held.advance(sent);
         }
+        if self.is_tls {
+            return Pin::new(&mut *self.transport.borrow_mut()).poll_flush(cx);
+        }
         Poll::Ready(Ok(()))
     }
 
     fn poll_write_now(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            match self.half.try_write(bytes) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.stream().poll_write_ready(cx))?;
-                }
-                result => return Poll::Ready(result),
-            }
+        match ready!(Pin::new(&mut *self.transport.borrow_mut()).poll_write(cx, bytes)) {
+            Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            result => Poll::Ready(result),
         }
     }
 
@@ -134,31 +139,46 @@ impl Wire {
         self.wait.get()
     }
 
-    /// Sets until when the client may take its time, while a sandbox waits for it.
-    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
-        self.deadline.set(deadline);
-    }
-
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline.get()
-    }
-
     /// Makes the end of the connection a reset: the client must not take what it got for a
     /// complete response.
     pub(crate) fn cut(&self) {
-        if let Err(error) = SockRef::from(self.stream()).set_linger(Some(Duration::ZERO)) {
-            tracing::debug!(%error, "cannot reset the connection");
+        self.transport.borrow().cut();
+    }
+
+    /// Sends what is held and says that nothing follows.
+    pub(crate) fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_for_room(cx))?;
+        Pin::new(&mut *self.transport.borrow_mut()).poll_shutdown(cx)
+    }
+
+    /// Whether the client has said that it sends nothing more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut *self.transport.borrow_mut()).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.entry.received();
+        } else {
+            self.has_ended.set(true);
         }
+        Poll::Ready(Ok(()))
     }
 }
 
-impl Wire {
-    /// Closes the sending side with the socket, and not before it as dropping it would: after
-    /// [`Self::cut`] the client must see a reset and no end.
-    pub(crate) fn close(self: Rc<Self>) {
-        if let Some(wire) = Rc::into_inner(self) {
-            wire.half.forget();
-        }
+impl AsyncRead for Reading {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_read(cx, buffer)
     }
 }
 
@@ -194,7 +214,7 @@ impl Write for Io {
         let mut taken = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
             if slice.len() < DIRECT {
-                self.wire.held.borrow_mut().bytes.extend_from_slice(slice);
+                self.wire.hold(slice);
                 taken += slice.len();
                 continue;
             }
@@ -218,11 +238,6 @@ impl Write for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.wire.poll_send_for_room(cx))?;
-        match SockRef::from(self.wire.stream()).shutdown(Shutdown::Write) {
-            // The client was faster.
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
-            result => Poll::Ready(result),
-        }
+        self.wire.poll_close(cx)
     }
 }

@@ -10,7 +10,7 @@ use std::{io::ErrorKind, sync::atomic::Ordering::SeqCst, time::Duration};
 use bytes::Bytes;
 use client::{get, serve};
 use fake::{Act, Gate, answer, trap};
-use sandtide_http::{BindError, Options, Server};
+use sandtide_http::{Address, BindError, Options, Server};
 
 fn streamed(gate: &std::sync::Arc<Gate>) -> Vec<Act> {
     vec![
@@ -438,8 +438,8 @@ fn a_shutdown_cuts_off_what_does_not_end() {
 #[test]
 fn an_address_in_use_is_said_to_be() {
     let server = serve([("/", answer("x"))], |_, _| {});
-    let error = Server::bind(&[server.address], Options::default()).unwrap_err();
-    assert!(matches!(error, BindError::InUse(address) if address == server.address));
+    let error = Server::bind(&[server.address.into()], Options::default()).unwrap_err();
+    assert!(matches!(error, BindError::InUse(Address::Tcp(address)) if address == server.address));
     assert!(error.to_string().contains("in use"));
     assert!(error.hint().unwrap().contains(&server.address.port().to_string()));
 }

@@ -30,7 +30,7 @@ use crate::{
     serving::Serving,
     slot::Failure,
     table::Table,
-    tenant::Answer,
+    tenant::{Answer, Tenant},
     timers::Timers,
     turnstile::Turnstile,
 };
@@ -250,7 +250,7 @@ impl Reactor {
                     let serving = Serving::informed(self.clone(), local, exchange, times, ended);
                     return Begun::Serving(Box::new(serving));
                 }
-                Begun::Whole(ended.whole(&mut exchange))
+                Begun::Whole(ended.whole(&mut exchange, &local.tenant))
             }
             progress @ (Progress::Sliced | Progress::Waiting { .. }) => Begun::Serving(Box::new(
                 Serving::begun(self.clone(), local, exchange, lease, times, progress),
@@ -469,9 +469,9 @@ impl Reactor {
 
 impl Concluded {
     /// The answer, if none has been begun.
-    pub(crate) fn whole(self, exchange: &mut Exchange) -> Whole {
+    pub(crate) fn whole(self, exchange: &mut Exchange, tenant: &Tenant) -> Whole {
         match self.result {
-            Ok(()) => Whole::take(exchange, self.record),
+            Ok(()) => Whole::take(exchange, tenant.limits.response_time, self.record),
             Err(refusal) => refusal.answer(exchange.id, self.record),
         }
     }

@@ -20,8 +20,15 @@ pub struct Whole {
     pub body: Bytes,
     /// The trailers, if there are any. Boxed because they are rare, and this is moved a lot.
     pub trailers: Option<Box<HeaderMap>>,
+    /// How long the client may take to receive it.
+    pub response_time: Duration,
     /// The record of the exchange, if records are wanted.
     pub record: Option<Box<Record>>,
+}
+
+impl Whole {
+    /// How long a client may take to receive what is not a tenant's.
+    pub const RESPONSE_TIME: Duration = Duration::from_secs(60);
 }
 
 /// What [`crate::Reactor::begin`] came to without waiting.
@@ -61,6 +68,7 @@ pub(crate) enum Refusal {
     Refused(Refused, Option<u64>),
     BodyTooLarge,
     BodyBroken,
+    BodyTimeout,
     Failure,
     GuestFault,
     BadProtocol,
@@ -85,6 +93,7 @@ impl Refusal {
             Fault::Memory { .. } => Self::OutOfMemory,
             Fault::RequestBody(BodyError::TooLarge { .. }) => Self::BodyTooLarge,
             Fault::RequestBody(BodyError::Aborted) => Self::BodyBroken,
+            Fault::RequestBody(BodyError::TimedOut { .. }) => Self::BodyTimeout,
             Fault::Response(ResponseError::TooLarge { .. }) => Self::AnswerTooLarge,
             Fault::Response(_) | Fault::Protocol(_) => Self::BadProtocol,
             Fault::Trap(_) | Fault::Signal { .. } | Fault::Exit { .. } | Fault::Stalled { .. } => {
@@ -144,6 +153,11 @@ impl Refusal {
             Self::BodyBroken => {
                 (S::BAD_REQUEST, "the request body broke off", "sandtide; error=http_request_error")
             }
+            Self::BodyTimeout => (
+                S::REQUEST_TIMEOUT,
+                "the request body took too long",
+                "sandtide; error=http_request_error; details=\"body_timeout\"",
+            ),
             Self::Failure => (
                 S::INTERNAL_SERVER_ERROR,
                 "the server failed",
@@ -192,7 +206,14 @@ impl Refusal {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         let body = Bytes::from(format!("{}: {text} (request {id})\n", status.as_u16()));
-        Whole { head: ResponseHead { status, headers }, body, trailers: None, record }
+        let response_time = Whole::RESPONSE_TIME;
+        Whole {
+            head: ResponseHead { status, headers },
+            body,
+            trailers: None,
+            response_time,
+            record,
+        }
     }
 }
 

@@ -190,6 +190,11 @@ impl Serving {
         self.exchange.id
     }
 
+    /// How long the client may take to receive the response.
+    pub fn response_time(&self) -> Duration {
+        self.local.tenant.limits.response_time
+    }
+
     /// When the exchange must have ended. A host that cannot poll until then, because the client
     /// does not take what was sent, drops the serving at this time.
     pub fn deadline(&self) -> Instant {
@@ -222,7 +227,9 @@ impl Serving {
                 Step::Ran => {}
                 Step::Over(result) => {
                     let ended = Concluded { result, record: self.record.take() };
-                    return Poll::Ready(Reply::Whole(ended.whole(&mut self.exchange)));
+                    return Poll::Ready(Reply::Whole(
+                        ended.whole(&mut self.exchange, &self.local.tenant),
+                    ));
                 }
             }
         }
@@ -570,13 +577,17 @@ impl Drop for Serving {
 
 impl Whole {
     /// What the guest answered, all of it.
-    pub(crate) fn take(exchange: &mut Exchange, record: Option<Box<Record>>) -> Self {
+    pub(crate) fn take(
+        exchange: &mut Exchange,
+        response_time: Duration,
+        record: Option<Box<Record>>,
+    ) -> Self {
         let Some(head) = exchange.response.take_head() else {
             debug_assert!(false, "a finished response has a head until it is taken");
             return Refusal::Failure.answer(exchange.id, record);
         };
         let body = exchange.response.take_data().unwrap_or_default();
         let trailers = exchange.response.take_trailers().map(Box::new);
-        Self { head, body, trailers, record }
+        Self { head, body, trailers, response_time, record }
     }
 }

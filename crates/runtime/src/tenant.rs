@@ -58,6 +58,7 @@ impl FixedResponse {
             head: ResponseHead { status: self.status, headers: self.headers.clone() },
             body: self.body.clone(),
             trailers: None,
+            response_time: Whole::RESPONSE_TIME,
             record,
         }
     }

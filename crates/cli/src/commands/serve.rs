@@ -1,7 +1,6 @@
 //! `sandtide serve`: tenants over HTTP.
 
 use std::{
-    net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,7 +9,7 @@ use std::{
 
 use sandtide_config::{Config, Listen, ListenAddress, Serves, Tenant};
 use sandtide_engine::{Engine, Program};
-use sandtide_http::{Options, Server};
+use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Runtime, Table};
 
 use crate::{
@@ -56,7 +55,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.listen.is_empty() {
         server.listen = args.listen.iter().cloned().map(Listen::from).collect();
     }
-    let addresses = server.listen.iter().map(tcp_address).collect::<anyhow::Result<Vec<_>>>()?;
+    let listens = server.listen.iter().map(host_listen).collect::<anyhow::Result<Vec<_>>>()?;
     let loaded = loading::load_all(tenants, &engines);
     let failures: Vec<_> =
         loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
@@ -66,14 +65,14 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     }
 
     let options = host_options(&server, args.threads);
-    let host = Server::bind(&addresses, options)?;
-    loaded.iter().for_each(|loaded| eprintln!("{}", describe(loaded, host.addresses())));
+    let host = Server::bind(&listens, options)?;
+    loaded.iter().for_each(|loaded| eprintln!("{}", describe(loaded, host.listens())));
     let programs: Vec<_> = loaded.iter().filter_map(program).collect();
     let served = loaded.into_iter().map(|loaded| loaded.into_runtime().map(Arc::new));
     let table = Table::build(served.collect::<anyhow::Result<Vec<_>>>()?)?;
     let runtime = Runtime::new(table, runtime_options(&server));
     let stop = signals::stop()?;
-    let addresses = host.addresses().iter().map(|address| format!("http://{address}"));
+    let addresses = host.listens().iter().map(ToString::to_string);
     eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
     host.run(runtime, stop)?;
     programs
@@ -83,18 +82,19 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The address of a listener, which is all that the host knows of one.
-fn tcp_address(listen: &Listen) -> anyhow::Result<SocketAddr> {
-    match listen {
-        Listen { address: ListenAddress::Tcp(address), tls: false, proxy_protocol: false } => {
-            Ok(*address)
-        }
-        Listen { address, .. } => {
-            let what = "the server speaks plain HTTP over TCP only";
-            let hint = "listen on an IP address and a port, without `tls` and `proxy_protocol`";
-            Err(Hinted::new(format!("cannot listen on `{address}`: {what}"), hint).into())
-        }
+/// A listener as the host has it.
+fn host_listen(listen: &Listen) -> anyhow::Result<sandtide_http::Listen> {
+    let Listen { address, tls, proxy_protocol } = listen;
+    if *tls || *proxy_protocol {
+        let message = format!("cannot listen on `{address}`: the server speaks plain HTTP only");
+        let hint = "listen without `tls` and `proxy_protocol`";
+        return Err(Hinted::new(message, hint).into());
     }
+    let address = match address {
+        ListenAddress::Tcp(address) => Address::Tcp(*address),
+        ListenAddress::Unix(path) => Address::Unix(path.clone()),
+    };
+    Ok(sandtide_http::Listen { address, tls: *tls, proxy_protocol: *proxy_protocol })
 }
 
 fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
@@ -105,9 +105,19 @@ fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
 }
 
 fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>) -> Options {
-    let default = Options::default();
-    let threads = threads.or(server.threads).map_or(default.threads, NonZeroUsize::get);
-    Options { threads, drain: server.drain, ..default }
+    let threads = threads.or(server.threads);
+    Options {
+        threads: threads.map_or_else(|| Options::default().threads, NonZeroUsize::get),
+        max_connections: server.max_connections as usize,
+        max_streams: server.max_streams,
+        max_head: server.max_head as usize,
+        max_headers: server.max_headers as usize,
+        head_timeout: server.head_timeout,
+        idle_timeout: server.idle_timeout,
+        body_timeout: server.body_timeout,
+        drain: server.drain,
+        drain_delay: server.drain_delay,
+    }
 }
 
 fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
@@ -115,21 +125,31 @@ fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
 }
 
 /// Where a tenant answers, and how long its program took to load.
-fn describe(loaded: &Loaded, addresses: &[SocketAddr]) -> String {
+fn describe(loaded: &Loaded, listens: &[sandtide_http::Listen]) -> String {
     let tenant = &loaded.tenant;
     let state = match (&loaded.answer, &tenant.serves) {
         (Err(_), _) => "answers 503: its program could not be loaded".to_owned(),
         (Ok(_), Serves::Program(_)) => format!("loaded in {}", report::milliseconds(loaded.time)),
         (Ok(_), Serves::Respond(_)) => "constant".to_owned(),
     };
-    format!("tenant {}: {} ({state})", tenant.name, urls(tenant, addresses).join(" "))
+    format!("tenant {}: {} ({state})", tenant.name, urls(tenant, listens).join(" "))
 }
 
-fn urls(tenant: &Tenant, addresses: &[SocketAddr]) -> Vec<String> {
-    let Some(address) = addresses.first() else { return Vec::new() };
-    let port = if address.port() == 80 { String::new() } else { format!(":{}", address.port()) };
-    let named = tenant.authorities.iter().map(|name| format!("http://{name}{port}{}", tenant.path));
-    let default = tenant.default.then(|| format!("http://{address}{}", tenant.path));
+/// Where a tenant answers, by the first listener with a port.
+fn urls(tenant: &Tenant, listens: &[sandtide_http::Listen]) -> Vec<String> {
+    let with_port = |listen: &sandtide_http::Listen| match listen.address {
+        Address::Tcp(address) => Some((address, listen.tls)),
+        Address::Unix(_) => None,
+    };
+    let path = &tenant.path;
+    let Some((address, tls)) = listens.iter().find_map(with_port) else {
+        let named = tenant.authorities.iter().map(|name| format!("{name}{path}"));
+        return named.chain(tenant.default.then(|| format!("*{path}"))).collect();
+    };
+    let (scheme, usual) = if tls { ("https", 443) } else { ("http", 80) };
+    let port = if address.port() == usual { String::new() } else { format!(":{}", address.port()) };
+    let named = tenant.authorities.iter().map(|name| format!("{scheme}://{name}{port}{path}"));
+    let default = tenant.default.then(|| format!("{scheme}://{address}{path}"));
     named.chain(default).collect()
 }
 

@@ -41,7 +41,8 @@ pub fn serve(
     let down = Tenant::new("down", vec![Route::new("down.test", "/").unwrap()], down);
     let table = Table::build([shop, fixed, down].map(Arc::new)).unwrap();
     let runtime = Runtime::new(table, Default::default());
-    let server = Server::bind(&["127.0.0.1:0".parse().unwrap()], options).unwrap();
+    let server =
+        Server::bind(&["127.0.0.1:0".parse::<SocketAddr>().unwrap().into()], options).unwrap();
     let address = server.addresses()[0];
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::spawn(move || {

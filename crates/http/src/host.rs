@@ -1,0 +1,42 @@
+//! What the connections of one reactor are served with.
+
+use std::rc::Rc;
+
+use hyper::server::conn::http1;
+use sandtide_runtime::Reactor;
+
+use crate::{connections::Connections, doorbell::Doorbell, options::Options};
+
+/// Hyper's default, for which it needs no allocation.
+const HYPER_HEADERS: usize = 100;
+
+/// The host, on one thread.
+pub(crate) struct Host {
+    pub(crate) reactor: Rc<Reactor>,
+    pub(crate) connections: Rc<Connections>,
+    pub(crate) doorbell: Rc<Doorbell>,
+    pub(crate) http1: http1::Builder,
+    pub(crate) options: Options,
+}
+
+impl Host {
+    pub(crate) fn new(
+        reactor: Rc<Reactor>,
+        doorbell: Rc<Doorbell>,
+        options: Options,
+        reactors: usize,
+    ) -> Rc<Self> {
+        let share = options.max_connections.div_ceil(reactors).max(1);
+        let connections = Rc::new(Connections::new(&options, share));
+        Rc::new(Self { reactor, connections, doorbell, http1: http1(&options), options })
+    }
+}
+
+fn http1(options: &Options) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.max_header_size(options.max_head);
+    if options.max_headers != HYPER_HEADERS {
+        http.max_headers(options.max_headers);
+    }
+    http
+}
