@@ -257,8 +257,11 @@ static void write_file(const char *path)
         sandtide_respond_text(200, "written");
 }
 
+static char long_name[60001];
+
 static void bad_header(int which)
 {
+    memset(long_name, '\033', sizeof(long_name) - 1);
     static const struct sandtide_field headers[] = {
         SANDTIDE_FIELD("x-note", "a\r\nx-injected: yes"),
         SANDTIDE_FIELD("x-note", "a\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad"),
@@ -273,6 +276,7 @@ static void bad_header(int which)
         SANDTIDE_FIELD("content-length", "100000"),
         SANDTIDE_FIELD("transfer-encoding", "chunked"),
         SANDTIDE_FIELD("connection", "upgrade"),
+        {long_name, "a", sizeof(long_name) - 1, 1},
     };
     size_t count = sizeof(headers) / sizeof(*headers);
     sandtide_respond(200, &headers[(size_t)which % count], 1, "body", 4);

@@ -202,7 +202,7 @@ fn the_hosts_files_are_out_of_reach() {
 #[test]
 fn headers_cannot_be_injected() {
     let Some(mut server) = serve("", "") else { return };
-    for which in 0..13 {
+    for which in 0..14 {
         let mut client = server.connect();
         let mut request = Request::get("hostile", &format!("/header?{which}"));
         request = request.header("connection", "close");
@@ -225,6 +225,25 @@ fn headers_cannot_be_injected() {
         }
         the_neighbour_is_fine(&server);
     }
+    we_did_not_break(&mut server);
+}
+
+/// What a client or a guest makes longer than it need be is cut in the log.
+#[test]
+fn reports_are_short() {
+    let Some(mut server) = serve("", "") else { return };
+    let long = "x".repeat(30_000);
+    let path = format!("/illegal/../{long}");
+    let response = server.ask(&Request::get("hostile", &format!("/header?13&{long}")));
+    assert_eq!(response.status(), 502);
+    let report = server.log.report(response.id());
+    assert!(report.len() < 2000, "{} bytes: {report}", report.len());
+    let response = server.ask(&Request::new(&"M".repeat(9000), "hostile", "/illegal"));
+    assert_eq!(response.status(), 502);
+    let report = server.log.report(response.id());
+    assert!(report.len() < 10_000, "{} bytes", report.len());
+    assert!(field(&report, "method").is_some_and(|method| method.starts_with("MMMM")), "{report}");
+    assert_eq!(server.get("hostile", &path).status(), 200);
     we_did_not_break(&mut server);
 }
 

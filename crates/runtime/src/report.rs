@@ -6,6 +6,23 @@ use sandtide_engine::{EngineError, Exchange, Fault, Usage};
 
 use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant};
 
+/// What is shown of a text that a client or a guest made: enough to know it by, and no more. A flood of
+/// such texts must not fill a disk faster than the number of reports allows.
+fn shown(text: &[u8], most: usize) -> String {
+    match text.get(..most) {
+        Some(part) if part.len() < text.len() => {
+            format!("{}… ({} bytes)", printable(part), text.len())
+        }
+        _ => printable(text),
+    }
+}
+
+const METHOD: usize = 32;
+const PATH: usize = 256;
+const WHAT: usize = 512;
+/// Of names that the program's own file has.
+const BACKTRACE: usize = 8 << 10;
+
 /// A guest ended badly.
 #[cold]
 pub(crate) fn fault(
@@ -22,17 +39,17 @@ pub(crate) fn fault(
         tenant = %tenant.name,
         request = %exchange.id,
         fault = fault.kind(),
-        pc = backtrace.first().map(|place| printable(place.as_bytes())),
-        backtrace = printable(backtrace.join(" < ").as_bytes()),
-        method = %exchange.request.method,
-        path = printable(exchange.request.uri.path().as_bytes()),
+        pc = backtrace.first().map(|place| shown(place.as_bytes(), PATH)),
+        backtrace = shown(backtrace.join(" < ").as_bytes(), BACKTRACE),
+        method = %shown(exchange.request.method.as_str().as_bytes(), METHOD),
+        path = shown(exchange.request.uri.path().as_bytes(), PATH),
         instructions = usage.instructions,
         pages_written = usage.pages_written,
         calls = usage.calls,
         elapsed_us = elapsed.as_micros() as u64,
         suppressed,
         "{}",
-        printable(fault.to_string().as_bytes()),
+        shown(fault.to_string().as_bytes(), WHAT),
     );
 }
 
