@@ -2,11 +2,14 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
-    os::unix::net::UnixStream,
+    os::{fd::AsFd as _, unix::net::UnixStream},
     path::Path,
+    time::Duration,
 };
+
+use rustix::event::{PollFd, PollFlags};
 
 use crate::{
     PATIENCE,
@@ -71,7 +74,19 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
+/// Nothing came within the time that was set.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
 impl Socket {
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(time)),
+            Self::Unix(stream) => stream.set_read_timeout(Some(time)),
+        }
+    }
+
     fn patient(self) -> io::Result<Self> {
         match &self {
             Self::Tcp(stream) => {
@@ -262,6 +277,37 @@ impl Client {
     /// If there is none.
     pub fn line(&mut self) -> String {
         message::read_line(&mut self.stream).unwrap_or_else(|error| panic!("no line: {error}"))
+    }
+
+    /// Waits up to this long for something to read; `Some` if there is, or if the connection has ended.
+    /// How a client that trickles paces itself.
+    ///
+    /// # Panics
+    /// If the socket cannot be set.
+    pub fn wait(&mut self, time: Duration) -> Option<()> {
+        let set = |stream: &Socket, time| stream.set_read_timeout(time).expect("it can be set");
+        set(self.stream.get_ref(), time);
+        let ready = match self.stream.fill_buf() {
+            Err(error) if is_timeout(&error) => None,
+            _ => Some(()),
+        };
+        set(self.stream.get_ref(), PATIENCE);
+        ready
+    }
+
+    /// Waits, reading nothing, until the server has ended the connection.
+    ///
+    /// # Panics
+    /// If patience ends before.
+    pub fn wait_cut(&self) {
+        let socket = match self.stream.get_ref() {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        };
+        let mut sockets = [PollFd::new(&socket, PollFlags::RDHUP)];
+        let patience = PATIENCE.try_into().expect("a minute");
+        let ready = rustix::event::poll(&mut sockets, Some(&patience)).expect("it can be polled");
+        assert!(ready > 0, "the server does not end the connection");
     }
 
     /// The sending side, for a thread of its own.

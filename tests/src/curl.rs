@@ -82,6 +82,13 @@ impl Curl {
         self.arg("--data-binary").arg("@-")
     }
 
+    /// Sets what its standard input is, for an argument that reads it.
+    #[must_use]
+    pub fn piped(mut self, input: impl Into<Vec<u8>>) -> Self {
+        self.body = input.into();
+        self
+    }
+
     /// Runs it; `Err` with curl's exit code and what it says if it got no whole response.
     pub fn run(mut self) -> Result<Got, (i32, String)> {
         let (heads, body) = (self.files.path().join("heads"), self.files.path().join("body"));

@@ -266,6 +266,14 @@ impl Connection {
         self.send(&frame.bytes())
     }
 
+    /// Its socket, for a test that writes what does not wait.
+    ///
+    /// # Panics
+    /// If the process has too many descriptors.
+    pub fn socket(&self) -> TcpStream {
+        self.stream.get_ref().try_clone().expect("a socket can be cloned")
+    }
+
     /// Says that nothing more will be sent.
     pub fn finish_sending(&self) {
         // The server may be gone already.
