@@ -18,8 +18,9 @@ def binary(root, name):
 
 def check_tools(root):
     """Stops with what to do if something is missing."""
-    if not shutil.which("wrk"):
-        sys.exit("error: wrk is not installed\n\nhint: apt-get install wrk")
+    for tool, package in (("wrk", "wrk"), ("h2load", "nghttp2-client"), ("openssl", "openssl")):
+        if not shutil.which(tool):
+            sys.exit(f"error: {tool} is not installed\n\nhint: apt-get install {package}")
     for name in ("sandtide", "bare-hyper", "inside"):
         if not binary(root, name).exists():
             sys.exit(f"error: {binary(root, name)} is not built\n\nhint: run `make bench`")
@@ -45,8 +46,10 @@ class Server:
         threading.Thread(target=self._drain, daemon=True).start()
 
     def _drain(self):
-        for _ in self.process.stderr:
-            pass
+        """Reads what is logged, and keeps what an operator would be woken for."""
+        for line in self.process.stderr:
+            if "panicked" in line or " ERROR " in line:
+                self.lines.append(line)
 
     def __enter__(self):
         return self
@@ -70,6 +73,22 @@ class Server:
         for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             total += int((task / "schedstat").read_text().split()[0])
         return total / 1e9
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def open_files(self):
+        """What the descriptors are, one a line, with how many there are of each."""
+        folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
+        kinds = [re.sub(r"\[\d+\]", "", os.readlink(link)) for link in folder.iterdir()]
+        return "\n".join(f"    {kinds.count(kind):5} {kind}" for kind in sorted(set(kinds)))
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def hang_up(self):
+        """Has it read its configuration again."""
+        self.process.send_signal(signal.SIGHUP)
 
     def minor_faults(self):
         return int(self._stat()[7])
