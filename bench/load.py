@@ -1,5 +1,6 @@
 """Servers under load: starting them, wrk, and what the kernel says they used."""
 
+import json
 import os
 import pathlib
 import re
@@ -21,7 +22,7 @@ def check_tools(root):
     for tool, package in (("wrk", "wrk"), ("h2load", "nghttp2-client"), ("openssl", "openssl")):
         if not shutil.which(tool):
             sys.exit(f"error: {tool} is not installed\n\nhint: apt-get install {package}")
-    for name in ("sandtide", "bare-hyper", "inside"):
+    for name in ("sandtide", "bare-hyper", "inside", "open-loop"):
         if not binary(root, name).exists():
             sys.exit(f"error: {binary(root, name)} is not built\n\nhint: run `make bench`")
     if not (root / "build/examples/hello.elf").exists():
@@ -139,6 +140,32 @@ class Wrk:
     def latency_ms(self, percentile):
         value, unit = re.search(rf"^\s+{percentile}%\s+([\d.]+)(us|ms|s)", self.text, re.M).groups()
         return float(value) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+
+
+class OpenLoop:
+    """One run of a client whose requests are due at fixed times, whatever becomes of those before them."""
+
+    def __init__(self, root, address, host, rate, connections, seconds, *, path="/", cpus=None):
+        pin = ["taskset", "-c", cpus] if cpus else []
+        command = [*pin, binary(root, "open-loop"), address, host, path, rate, seconds, connections]
+        self.process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
+
+    def result(self):
+        """Waits for its end."""
+        text, _ = self.process.communicate()
+        if self.process.returncode:
+            sys.exit("error: the open-loop client failed")
+        return json.loads(text)
+
+
+def guest(root, name):
+    """A guest of the benchmark's own, built if it is not."""
+    source, program = root / f"bench/guests/{name}.c", root / f"build/bench/{name}.elf"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([binary(root, "sandtide"), "build", source, "-o", program], check=True, stdout=subprocess.DEVNULL)
+        os.utime(program)
+    return program
 
 
 def configuration(text):

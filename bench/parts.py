@@ -6,9 +6,7 @@ import os
 import subprocess
 import time
 
-from load import Server, Wrk, available_bytes, binary, configuration
-
-SLICE_MS = 1
+from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
 
 
 def throughput(root, options, add):
@@ -89,29 +87,68 @@ def start(root, options, add):
 
 
 def quiet(root, options, add):
-    """p99 of a quiet tenant on one reactor, alone and beside spinners at their concurrency limit."""
-    limit = 4
+    """p99 of a quiet tenant on one reactor, alone and beside 1, 4 and 16 exchanges that compute for ever."""
+    for spinners in (1, 4, 16):
+        text = (
+            f'[tenants.quiet]\nauthorities = ["quiet.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+            f'[tenants.spin]\nauthorities = ["spin.localhost"]\nprogram = "{root}/build/examples/misbehave.elf"\n'
+            f'concurrency = {spinners}\n[tenants.spin.limits]\nwall_time = "2 s"\ninstructions = 100000000000\n'
+        )
+        with configuration(text) as file, serve(root, file.name, 1, cpus="0") as server:
+            for _ in range(options.rounds):
+                alone = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
+                spinner = subprocess.Popen(
+                    ["taskset", "-c", "1", "wrk", "-t1", f"-c{spinners}", f"-d{options.seconds + 1}s", "--timeout", "10s"]
+                    + ["-H", "Host: spin.localhost", f"http://{server.address}/spin"],
+                    stdout=subprocess.DEVNULL,
+                )
+                time.sleep(0.3)
+                beside = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
+                spinner.wait()
+                if beside.failed:
+                    raise SystemExit(f"error: the quiet tenant failed {beside.failed} requests:\n{beside.text}")
+                name = f"quiet/spinners={spinners}"
+                add(name, "p99_alone", alone.latency_ms(99), "ms")
+                add(name, "p99_beside", beside.latency_ms(99), "ms")
+                add(name, "p99_ratio", beside.latency_ms(99) / alone.latency_ms(99), "ratio")
+                add(name, "throughput_beside", beside.per_second, "requests/s")
+
+
+def overload(root, options, add):
+    """Twice as many requests as can be served: how many are, in time, and how a quiet tenant fares meanwhile."""
     text = (
-        f"[server]\nslice = \"{SLICE_MS} ms\"\n"
-        f'[tenants.quiet]\nauthorities = ["quiet.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
-        f'[tenants.spin]\nauthorities = ["spin.localhost"]\nprogram = "{root}/build/examples/misbehave.elf"\n'
-        f'concurrency = {limit}\n[tenants.spin.limits]\nwall_time = "2 s"\ninstructions = 100000000000\n'
+        f'[tenants.busy]\nauthorities = ["busy.localhost"]\nprogram = "{guest(root, "busy")}"\n'
+        f'[tenants.hello]\nauthorities = ["hello.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
     )
     with configuration(text) as file, serve(root, file.name, 1, cpus="0") as server:
+
+        def client(host, rate, connections, seconds):
+            return OpenLoop(root, server.address, host, rate, connections, seconds, cpus="1")
+
         for _ in range(options.rounds):
-            alone = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
-            spinner = subprocess.Popen(
-                ["taskset", "-c", "1", "wrk", "-t1", f"-c{limit}", f"-d{options.seconds + 1}s", "--timeout", "10s"]
-                + ["-H", "Host: spin.localhost", f"http://{server.address}/spin"],
-                stdout=subprocess.DEVNULL,
-            )
-            time.sleep(0.3)
-            beside = Wrk(server.address, "quiet.localhost", 1, options.seconds, cpus="1")
-            spinner.wait()
-            add("quiet/alone", "p99", alone.latency_ms(99), "ms")
-            add("quiet/beside-spinners", "p99", beside.latency_ms(99), "ms")
-            add("quiet/beside-spinners", "p99_in_slices", beside.latency_ms(99) / SLICE_MS, "slices")
-            add("quiet/beside-spinners", "throughput", beside.per_second, "requests/s")
+            for name, closed, connections in (("busy", 8, 1024), ("hello", 64, 256)):
+                capacity = Wrk(server.address, f"{name}.localhost", closed, options.seconds, cpus="1").per_second
+                seen = client(f"{name}.localhost", 2 * capacity, connections, options.seconds + 3).result()
+                add_overload(f"overload/{name}", seen, capacity, add)
+                if name == "busy":
+                    flood = client("busy.localhost", 2 * capacity, connections, options.seconds + 3)
+                    time.sleep(1)
+                    beside = client("hello.localhost", 500, 16, options.seconds).result()
+                    flood.result()
+                    add("overload/hello-beside-busy", "goodput", beside["good"] / beside["offered"], "ratio")
+                    add("overload/hello-beside-busy", "p99", beside["served_p99_ms"], "ms")
+
+
+def add_overload(name, seen, capacity, add):
+    """One run at twice the capacity. Good is what was answered 200 within a second of when it was due."""
+    add(name, "capacity", capacity, "requests/s")
+    add(name, "goodput", seen["good_per_second"] / capacity, "ratio")
+    add(name, "refused", seen["refused"] / seen["offered"], "ratio")
+    add(name, "given_up", seen["given_up"] / seen["offered"], "ratio")
+    add(name, "failed", seen["failed"], "requests")
+    for metric in ("served_p50_ms", "served_p99_ms", "refused_p99_ms"):
+        if seen[metric] is not None:
+            add(name, metric.removesuffix("_ms"), seen[metric], "ms")
 
 
 def command(root, target, threads):
@@ -149,4 +186,4 @@ def get(server, host):
         raise SystemExit(f"error: {host} answered {answer.status}")
 
 
-ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet}
+ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet, "overload": overload}
