@@ -79,3 +79,106 @@ fn spinners_come_forward_together() {
     // A whole share each, however busy the machine is: far from one after the other.
     assert!(least.zip(most).is_some_and(|(least, most)| least * 5 > *most), "{counts:?}");
 }
+
+/// Both compute for the same time, and the fault at its end says for how many instructions.
+#[test]
+fn spinners_share_by_weight() {
+    let Some(program) = guest("suite_fairness.c") else { return };
+    let tenant = |name: &str, weight: u32| {
+        format!(
+            "[tenants.{name}]\nauthorities = \"{name}.test\"\nprogram = {program:?}\n\
+             weight = {weight}\n[tenants.{name}.limits]\nwall_time = \"3 s\"\n\
+             instructions = 1_000_000_000_000\n"
+        )
+    };
+    let server = Server::start(&format!("{}{}", tenant("heavy", 300), tenant("light", 100)));
+    // However many exchanges a tenant has, it gets its share.
+    let tenants = ["heavy", "light", "light", "light"];
+    let mut clients = tenants.map(|tenant| (tenant, server.connect()));
+    for (tenant, client) in &mut clients {
+        client.send(&Request::get(tenant, "/spin").bytes());
+    }
+    let (mut heavy, mut light) = (0, 0);
+    for (tenant, client) in &mut clients {
+        let response = client.response("GET");
+        assert_eq!(response.status(), 504);
+        let report = server.log.report(response.id());
+        let count = sandtide_tests::log::number(&report, "instructions").expect("usage");
+        *(if *tenant == "heavy" { &mut heavy } else { &mut light }) += count;
+    }
+    // 3 to 1; they begin and end a little apart.
+    assert!(heavy * 10 > light * 24 && heavy * 10 < light * 36, "{heavy} and {light}");
+}
+
+#[test]
+fn requests_over_the_rate_are_told_so() {
+    let Some(program) = guest("suite_fairness.c") else { return };
+    let server = Server::start(&format!(
+        "[tenants.limited]\nauthorities = \"limited.test\"\nprogram = {program:?}\n\
+         limits = {{ requests_per_second = 1, burst = 3 }}\n\
+         [tenants.fixed]\nauthorities = \"fixed.test\"\nrespond = {{ body = \"hi\" }}\n\
+         limits = {{ requests_per_second = 1 }}\n\
+         [tenants.other]\nauthorities = \"other.test\"\nprogram = {program:?}\n"
+    ));
+    let mut client = server.connect();
+    for (tenant, burst) in [("limited", 3), ("fixed", 1)] {
+        let statuses: Vec<_> =
+            (0..20).map(|_| client.ask(&Request::get(tenant, "/")).status()).collect();
+        let served = statuses.iter().filter(|status| **status == 200).count();
+        assert!(served >= burst && served < 20, "{statuses:?}");
+        assert_eq!(statuses[..burst], vec![200; burst]);
+        let refused = loop {
+            let response = client.ask(&Request::get(tenant, "/"));
+            if response.status() != 200 {
+                break response;
+            }
+        };
+        assert_eq!(refused.status(), 429);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        let why = "sandtide; error=http_request_error; details=\"requests_per_second\"";
+        assert_eq!(refused.header("proxy-status"), Some(why));
+        assert!(refused.text().starts_with("429: too many requests a second"), "{refused:?}");
+    }
+    let others = (0..50).map(|_| client.ask(&Request::get("other", "/")).status());
+    assert!(others.into_iter().all(|status| status == 200));
+}
+
+/// Far more comes for one tenant than it can be served, from clients that do not wait for each
+/// other. It is told so early, what is admitted is answered, and nobody else notices.
+#[test]
+fn an_overloaded_tenant_sheds_and_others_do_not_notice() {
+    const CLIENTS: usize = 100;
+    let Some(program) = guest("suite_fairness.c") else { return };
+    let server = Server::start(&format!(
+        "[tenants.busy]\nauthorities = \"busy.test\"\nprogram = {program:?}\n\
+         queue_time = \"200 ms\"\n\
+         [tenants.quiet]\nauthorities = \"quiet.test\"\nprogram = {program:?}\n"
+    ));
+    let (mut served, mut shed) = (0, 0);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    let mut quiet = server.connect();
+    for _ in 0..5 {
+        for client in &mut clients {
+            client.send(&Request::get("busy", "/work").bytes());
+        }
+        for _ in 0..10 {
+            assert_eq!(quiet.ask(&Request::get("quiet", "/")).text(), "ok");
+        }
+        for client in &mut clients {
+            let response = client.response("GET");
+            match response.status() {
+                200 => served += 1,
+                503 => {
+                    shed += 1;
+                    assert_eq!(response.header("retry-after"), Some("1"), "{response:?}");
+                    let why = response.header("proxy-status").unwrap_or_default();
+                    assert!(why.ends_with("details=\"queue_time\""), "{why}");
+                    assert!(server.log.since(0).len() < 10_000, "a flood does not fill the log");
+                }
+                other => panic!("{other}: {response:?}"),
+            }
+        }
+    }
+    assert!(served >= CLIENTS / 4 && shed >= CLIENTS / 4, "{served} served, {shed} shed");
+    assert_eq!(served + shed, 5 * CLIENTS);
+}

@@ -2,8 +2,10 @@
 //! before them, and each latency counts from the time at which the request was due. So a server
 //! that stalls is not spared the requests that would have come meanwhile.
 //!
-//! Each connection has one request at a time. A request that finds no free connection waits for
-//! one, and is given up after the patience. Prints one JSON object.
+//! Each connection has one request at a time. Of the requests that find no free connection the
+//! latest goes first when there is one, and who has waited for longer than the patience is given
+//! up: otherwise every request of a client that comes too fast for its connections would be late.
+//! Prints one JSON object.
 //!
 //! Usage: `open-loop ADDRESS HOST PATH RATE SECONDS CONNECTIONS`
 
@@ -120,18 +122,17 @@ impl Load {
     }
 
     fn send(&mut self, now: Instant) -> anyhow::Result<()> {
-        while let Some(&due) = self.waiting.front() {
-            if now - due > PATIENCE {
-                self.seen.given_up += 1;
-                self.waiting.pop_front();
-                continue;
-            }
+        while self.waiting.front().is_some_and(|due| now - *due > PATIENCE) {
+            self.seen.given_up += 1;
+            self.waiting.pop_front();
+        }
+        while let Some(&due) = self.waiting.back() {
             let Some(index) = self.idle.pop() else { return Ok(()) };
             let connection = &mut self.connections[index];
             match connection.stream.write(&self.request) {
                 Ok(length) if length == self.request.len() => {
                     connection.due = Some(due);
-                    self.waiting.pop_front();
+                    self.waiting.pop_back();
                 }
                 // The server has closed it while it was idle.
                 _ => self.renew(index)?,

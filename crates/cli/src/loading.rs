@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sandtide_config::{Authority, Program, Serves, Tenant};
 use sandtide_engine::{Engine, ProgramSource};
 use sandtide_runtime::{
-    self as runtime, Admission, Answer, FixedResponse, LogPolicy, Route, Slot, TenantLog,
+    self as runtime, Admission, Answer, FixedResponse, LogPolicy, Rate, Route, Slot, TenantLog,
 };
 
 use crate::choose;
@@ -137,6 +137,11 @@ impl Loaded {
             concurrency: tenant.concurrency,
             queue: tenant.queue,
             queue_time: tenant.queue_time,
+            weight: tenant.weight,
+            rate: tenant.rate.map(|rate| Rate {
+                per_second: rate.requests_per_second.get(),
+                burst: rate.burst.get(),
+            }),
             ..Admission::default()
         };
         let routes = routes(&tenant)?;
