@@ -20,7 +20,6 @@ impl Flight {
     }
 
     /// The connection it came by.
-    #[allow(dead_code, reason = "for what is said before and after the response")]
     pub(crate) fn open(&self) -> &Rc<Open> {
         &self.open
     }

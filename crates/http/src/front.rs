@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::{body::Incoming, service::Service};
 use sandtide_engine::ResponseHead;
 use sandtide_runtime::{Begun, Reactor, Reply, Whole};
@@ -58,6 +58,8 @@ impl Service<Request<Incoming>> for Front {
             return Answering::Ready(Some(bad_request(text, flight)));
         }
         let is_head = parts.method == Method::HEAD;
+        // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
+        let informs = parts.version == Version::HTTP_11;
         // Most guests answer in this call. Hyper polls what we return right after it, so nothing
         // is lost with a context that wakes nobody.
         let mut cx = Context::from_waker(Waker::noop());
@@ -65,7 +67,7 @@ impl Service<Request<Incoming>> for Front {
         match self.reactor.begin(&mut cx, parts, body) {
             Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
             Begun::Serving(serving) => {
-                let serving = Watched::new(serving, flight);
+                let serving = Watched::new(serving, flight, informs);
                 Answering::Serving(Some(Pending { serving, is_head, unsent: None }))
             }
         }

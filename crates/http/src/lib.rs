@@ -10,6 +10,8 @@
 //! The host owns the framing of messages: what a guest says about lengths, connections and
 //! transfer codings is dropped or checked. A guest that streams announces its trailers in a
 //! `trailer` header, as RFC 9110 §6.6.2 has it; they reach clients that sent `te: trailers`.
+//! Interim responses of guests reach clients of HTTP/1.1. HTTP/1.0 has none, and in HTTP/2, where
+//! hyper has no interface for them, they are left out.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -22,6 +24,7 @@ mod flight;
 mod framing;
 mod front;
 mod host;
+mod interim;
 mod listen;
 mod open;
 mod options;

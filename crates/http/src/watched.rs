@@ -5,18 +5,21 @@ use std::task::{Context, Poll};
 use sandtide_engine::{ExchangeId, Frame};
 use sandtide_runtime::{Broken, Record, Reply, Serving};
 
-use crate::flight::Flight;
+use crate::{flight::Flight, interim};
 
 /// While a client does not read, hyper polls no response. So that a sandbox does not wait for
 /// such a client forever, its connection or stream knows until when it may hold the sandbox.
 pub(crate) struct Watched {
     serving: Box<Serving>,
     flight: Flight,
+    /// Whether the client can get interim responses.
+    informs: bool,
 }
 
 impl Watched {
-    pub(crate) fn new(serving: Box<Serving>, flight: Flight) -> Self {
-        let watched = Self { serving, flight };
+    /// `informs`: whether the client can get interim responses.
+    pub(crate) fn new(serving: Box<Serving>, flight: Flight, informs: bool) -> Self {
+        let watched = Self { serving, flight, informs };
         watched.tell(false);
         watched
     }
@@ -27,6 +30,10 @@ impl Watched {
 
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         let reply = self.serving.poll_head(cx);
+        let interim = self.serving.take_interim();
+        if !interim.is_empty() && self.informs {
+            self.flight.open().wire.inform(&interim::encode(interim));
+        }
         self.tell(reply.is_ready());
         reply
     }

@@ -32,6 +32,8 @@ pub(crate) struct Wire {
     is_tls: bool,
     held: RefCell<Held>,
     wait: Cell<Wait>,
+    /// Hyper holds nothing back: it has flushed since it last wrote.
+    is_flushed: Cell<bool>,
     has_ended: Cell<bool>,
     pub(crate) entry: Rc<Entry>,
 }
@@ -90,6 +92,7 @@ impl Wire {
             transport: RefCell::new(transport),
             held: RefCell::default(),
             wait: Cell::default(),
+            is_flushed: Cell::new(true),
             has_ended: Cell::new(false),
             entry,
         })
@@ -137,6 +140,15 @@ impl Wire {
 
     pub(crate) fn wait(&self) -> Wait {
         self.wait.get()
+    }
+
+    /// Sends interim responses for the request whose response hyper waits for, with this turn of
+    /// the connection. They are left out if hyper may still hold a part of the response before, or
+    /// if the client does not read.
+    pub(crate) fn inform(&self, bytes: &[u8]) {
+        if self.is_flushed.get() && self.held.borrow().rest().len() < HOLD {
+            self.hold(bytes);
+        }
     }
 
     /// Makes the end of the connection a reset: the client must not take what it got for a
@@ -210,6 +222,7 @@ impl Write for Io {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.wire.is_flushed.set(false);
         ready!(self.wire.poll_room(cx))?;
         let mut taken = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
@@ -232,12 +245,58 @@ impl Write for Io {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready while there is room: the connection sends what is held at the end of its turn.
+    /// Ready while there is room: the connection sends what is held at the end of its turn. Hyper
+    /// flushes when it has written all that it had.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.is_flushed.set(true);
         self.wire.poll_room(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_close(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, io::Read as _, task::Waker, thread};
+
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::{
+        Options,
+        connections::Connections,
+        transport::{Socket, Stream},
+    };
+
+    #[tokio::test]
+    async fn interim_responses_keep_out_of_what_hyper_still_holds() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let stream = Stream::Unix(UnixStream::from_std(ours).unwrap());
+        let listed = Rc::new(Connections::new(&Options::default(), 1)).add();
+        let wire = Wire::new(Transport::Plain(Socket::new(stream)), listed.entry.clone());
+        let mut io = Io::new(wire.clone());
+        wire.inform(b"first");
+        let piece = [b'x'; 4096];
+        let mut noop = Context::from_waker(Waker::noop());
+        let mut written = 0;
+        while let Poll::Ready(taken) = Pin::new(&mut io).poll_write(&mut noop, &piece) {
+            written += taken.unwrap();
+        }
+        // Hyper has a piece that it cannot write.
+        wire.inform(b"left out");
+        let reader = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        written += poll_fn(|cx| Pin::new(&mut io).poll_write(cx, &piece)).await.unwrap();
+        wire.inform(b"left out");
+        poll_fn(|cx| Pin::new(&mut io).poll_flush(cx)).await.unwrap();
+        wire.inform(b"last");
+        poll_fn(|cx| wire.poll_close(cx)).await.unwrap();
+        let expected = [b"first", &*vec![b'x'; written], b"last"].concat();
+        assert!(reader.join().unwrap().unwrap() == expected);
     }
 }

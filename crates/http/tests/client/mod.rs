@@ -149,7 +149,7 @@ impl Client {
         let status = status_line[9..12].parse().unwrap();
         let headers = self.fields()?;
         let mut message = Message { status, headers, body: Vec::new(), trailers: Vec::new() };
-        let has_body = has_body && !matches!(status, 204 | 304);
+        let has_body = has_body && !matches!(status, 100..200 | 204 | 304);
         let length = message.header("content-length").map(|length| length.parse().unwrap());
         match (message.header("transfer-encoding"), length) {
             _ if !has_body => {}

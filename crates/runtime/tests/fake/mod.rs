@@ -58,6 +58,8 @@ pub enum Act {
     Echo,
     /// Reads the request's body as the number of exchanges that this state has seen.
     TakeCount,
+    /// Reads the request's body to its end.
+    ReadBody,
     /// Ends the response.
     Finish(Vec<(&'static str, &'static str)>),
     /// Uses up its slice once.
@@ -263,6 +265,17 @@ impl FakeSandbox {
                     self.count = std::str::from_utf8(data).unwrap().parse().unwrap();
                 }
                 other => panic!("a state is all there: {other:?}"),
+            },
+            Act::ReadBody => loop {
+                match turn.exchange.body.poll_data(turn.cx) {
+                    Poll::Pending => return Some(Progress::Waiting { until: None }),
+                    Poll::Ready(Err(_)) => return Some(Progress::Ended(Outcome::ClientGone)),
+                    Poll::Ready(Ok([])) => return None,
+                    Poll::Ready(Ok(data)) => {
+                        let length = data.len();
+                        turn.exchange.body.consume(length);
+                    }
+                }
             },
             Act::Finish(trailers) => {
                 let trailers = (!trailers.is_empty()).then(|| headers(trailers));

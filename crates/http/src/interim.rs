@@ -1,0 +1,59 @@
+//! Interim responses (1xx) of guests. Hyper sends none, so they go to the wire between its messages.
+
+use http::header;
+use sandtide_engine::ResponseHead;
+
+use crate::framing;
+
+/// The bytes of interim responses in HTTP/1.1 (RFC 9112 §4). They have no content, so nothing that
+/// a guest says about framing stays (RFC 9110 §15.2). The types of names and values let no line
+/// break through.
+pub(crate) fn encode(heads: Vec<ResponseHead>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for ResponseHead { status, mut headers } in heads {
+        framing::take_framing(&mut headers);
+        headers.remove(header::TRAILER);
+        let reason = status.canonical_reason().unwrap_or_default();
+        for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+        for (name, value) in &headers {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                bytes.extend_from_slice(part);
+            }
+        }
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    #[test]
+    fn the_framing_is_not_the_guests() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("link", "</a>; rel=preload"),
+            ("content-length", "5"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+            ("trailer", "x-sum"),
+            ("link", "</b>"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        let hints = ResponseHead { status: StatusCode::EARLY_HINTS, headers };
+        let status = StatusCode::from_u16(199).unwrap();
+        let other = ResponseHead { status, headers: HeaderMap::new() };
+        assert_eq!(
+            String::from_utf8(encode(vec![hints, other])).unwrap(),
+            "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\nlink: </b>\r\n\r\n\
+             HTTP/1.1 199 \r\n\r\n"
+        );
+    }
+}
