@@ -310,6 +310,15 @@ impl Client {
         assert!(ready > 0, "the server does not end the connection");
     }
 
+    /// Reads so many bytes, whatever they belong to.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn exactly(&mut self, count: usize) -> Vec<u8> {
+        message::read_exactly(&mut self.stream, count as u64)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// The sending side, for a thread of its own.
     ///
     /// # Panics
