@@ -1,24 +1,33 @@
 //! `[server.forwarded]`: who may say who the client is, and how guests learn of it.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
 use crate::{
-    problem::{Mistake, Mistakes, all},
-    reader::{Reader, Value},
+    kind::{Word, one_or_more, parsed, word},
+    problem::Mistake,
+    section::{Section, section},
+    value::Value,
 };
 
-/// The policy for `Forwarded` and `X-Forwarded-*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forwarded {
-    /// `trust`: networks whose word about the client is believed. Default none.
-    pub trust: Vec<IpNet>,
-    /// `headers`: what guests get. Default [`ForwardedHeaders::XForwarded`].
-    pub headers: ForwardedHeaders,
+section! {
+    /// The policy for `Forwarded` and `X-Forwarded-*`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Forwarded / ForwardedLayer {
+        /// networks, such as `"10.0.0.0/8"`, whose `Forwarded` and `X-Forwarded-*` are believed. From
+        /// all others these headers are dropped
+        trust: Vec<IpNet> = Vec::new(),
+            one_or_more(parsed("network", network), ("network", "networks"));
+        /// which of these headers programs get: `x-forwarded-for`, `-proto` and `-host`; `forwarded`
+        /// (RFC 7239); both; or none
+        headers: ForwardedHeaders = ForwardedHeaders::XForwarded, word();
+    }
 }
 
 impl Default for Forwarded {
     fn default() -> Self {
-        Self { trust: Vec::new(), headers: ForwardedHeaders::XForwarded }
+        Self::resolve(ForwardedLayer::default())
     }
 }
 
@@ -35,8 +44,8 @@ pub enum ForwardedHeaders {
     None,
 }
 
-impl ForwardedHeaders {
-    const WORDS: [(&'static str, Self); 4] = [
+impl Word for ForwardedHeaders {
+    const WORDS: &'static [(&'static str, Self)] = &[
         ("x-forwarded", Self::XForwarded),
         ("forwarded", Self::Forwarded),
         ("both", Self::Both),
@@ -44,25 +53,9 @@ impl ForwardedHeaders {
     ];
 }
 
-pub(crate) fn read(mut table: Reader<'_>) -> Forwarded {
-    let default = Forwarded::default();
-    let forwarded = Forwarded {
-        trust: table.read("trust", trust).unwrap_or(default.trust),
-        headers: table
-            .read("headers", |value| value.word(&ForwardedHeaders::WORDS))
-            .unwrap_or(default.headers),
-    };
-    table.finish();
-    forwarded
-}
-
-fn trust(value: &Value<'_>) -> Result<Vec<IpNet>, Mistakes> {
-    all(value.one_or_more()?.iter().map(network))
-}
-
 fn network(value: &Value<'_>) -> Result<IpNet, Mistake> {
     let text = value.string()?;
-    if let Ok(address) = text.parse::<std::net::IpAddr>() {
+    if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.into());
     }
     text.parse().map_err(|_| {

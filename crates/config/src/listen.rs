@@ -7,22 +7,28 @@ use std::{
     path::PathBuf,
 };
 
+use serde_json::{Value as Json, json};
+
 use crate::{
-    problem::{Mistake, Mistakes, all},
-    reader::Value,
+    kind::{Kind, Parsed, Several, Shown, boolean, one_or_more, parsed, required, table},
+    problem::{Mistakes, all},
+    section::{Definitions, Key, section},
+    value::Value,
 };
 
-/// A place where connections are accepted, and what is spoken there. Written as an address, or as
-/// a table of these keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// `address`.
-    pub address: ListenAddress,
-    /// `tls`: whether connections begin with a TLS handshake. Default `false`.
-    pub tls: bool,
-    /// `proxy_protocol`: whether connections begin with a PROXY protocol header that says who the
-    /// client is. Default `false`.
-    pub proxy_protocol: bool,
+section! {
+    /// A place where connections are accepted, and what is spoken there.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Listen / ListenLayer {
+        /// an IP address and a port, or `unix:` and a path
+        address: ListenAddress = Listen::default().address, required(address());
+        /// whether connections begin with a TLS handshake, for which `[tls]` has the certificates;
+        /// HTTP/2 is offered in it
+        tls: bool = false, Tls;
+        /// whether connections begin with a PROXY protocol header (version 1 or 2), which says who the
+        /// client is. One without is closed
+        proxy_protocol: bool = false, boolean();
+    }
 }
 
 /// An address to listen on.
@@ -91,39 +97,107 @@ impl ListenAddress {
     }
 }
 
-/// Reads `listen`: an address, a table, or an array of them.
-pub(crate) fn read(value: &Value<'_>) -> Result<Vec<Listen>, Mistakes> {
-    let mut seen = HashSet::new();
-    let listeners = value.one_or_more()?.into_iter().map(|element| one(&element, &mut seen));
-    let listeners = all(listeners)?;
-    if listeners.is_empty() {
-        return Err(value.mistake("needs at least one address").into());
-    }
-    Ok(listeners)
+fn address() -> Parsed<ListenAddress> {
+    parsed("address", |value| {
+        ListenAddress::parse(&value.string()?).map_err(|e| value.mistake(&e).hint(e.hint))
+    })
 }
 
-fn one(value: &Value<'_>, seen: &mut HashSet<ListenAddress>) -> Result<Listen, Mistake> {
-    if !value.is_table() {
-        return address(value, seen).map(Listen::from);
+/// `tls`, which remembers where it is set: there have to be certificates.
+struct Tls;
+
+impl Kind for Tls {
+    type Value = bool;
+
+    fn read(&self, value: &Value<'_>) -> Result<bool, Mistakes> {
+        let tls = value.boolean()?;
+        if tls {
+            value.origin.context.tls_listeners.borrow_mut().push(value.place);
+        }
+        Ok(tls)
     }
-    let mut table = value.reader()?;
-    let address = match table.get("address") {
-        Some(value) => address(&value, seen),
-        None => Err(value.mistake("needs an `address`")),
-    };
-    let tls = table.read("tls", Value::boolean).unwrap_or_default();
-    let proxy_protocol = table.read("proxy_protocol", Value::boolean).unwrap_or_default();
-    table.finish();
-    Ok(Listen { address: address?, tls, proxy_protocol })
+
+    fn describe(&self) -> String {
+        boolean().describe()
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        boolean().schema(definitions)
+    }
+
+    fn show(&self, value: &bool) -> Shown {
+        boolean().show(value)
+    }
 }
 
-fn address(value: &Value<'_>, seen: &mut HashSet<ListenAddress>) -> Result<ListenAddress, Mistake> {
-    let address =
-        ListenAddress::parse(value.string()?).map_err(|e| value.mistake(&e).hint(e.hint))?;
-    // Port 0 twice is two ports.
-    let free = matches!(&address, ListenAddress::Tcp(address) if address.port() == 0);
-    if !free && !seen.insert(address.clone()) {
-        return Err(value.mistake(format_args!("{address} is there twice")));
+/// `listen`: an address, a table, or an array of them.
+pub(crate) struct Listeners;
+
+/// One of them.
+struct Listener;
+
+impl Listeners {
+    fn kind() -> Several<Listener> {
+        one_or_more(Listener, ("address", "addresses")).not_empty()
     }
-    Ok(address)
+}
+
+impl Kind for Listeners {
+    type Value = Vec<Listen>;
+
+    fn read(&self, value: &Value<'_>) -> Result<Vec<Listen>, Mistakes> {
+        let listeners = Self::kind().read(value)?;
+        let mut seen = HashSet::new();
+        let twice = value.one_or_more().into_iter().zip(&listeners).filter(|(_, listen)| {
+            // Port 0 twice is two ports.
+            let free =
+                matches!(&listen.address, ListenAddress::Tcp(address) if address.port() == 0);
+            !free && !seen.insert(&listen.address)
+        });
+        all(twice.map(|(element, Listen { address, .. })| {
+            Err::<(), _>(element.mistake(format_args!("{address} is there twice")).into())
+        }))?;
+        Ok(listeners)
+    }
+
+    fn describe(&self) -> String {
+        "address, table, or array of them".to_owned()
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        Self::kind().schema(definitions)
+    }
+
+    fn show(&self, value: &Vec<Listen>) -> Shown {
+        Self::kind().show(value)
+    }
+
+    fn below(&self) -> Vec<Key> {
+        Self::kind().below()
+    }
+}
+
+impl Kind for Listener {
+    type Value = Listen;
+
+    fn read(&self, value: &Value<'_>) -> Result<Listen, Mistakes> {
+        if value.is_table() { table().read(value) } else { address().read(value).map(Listen::from) }
+    }
+
+    fn describe(&self) -> String {
+        "address or table".to_owned()
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        let table = table::<Listen>().schema(definitions);
+        json!({ "anyOf": [{ "type": "string" }, table] })
+    }
+
+    fn show(&self, value: &Listen) -> Shown {
+        Shown::Value(json!(value.address.to_string()))
+    }
+
+    fn below(&self) -> Vec<Key> {
+        table::<Listen>().below()
+    }
 }

@@ -1,29 +1,43 @@
 //! `[admin]` and `[access_log]`: what the operator sees of the server at work.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
+use std::{net::SocketAddr, path::PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::{
+    kind::{Kind, Shown, Word, integer, parsed, word},
+    problem::Mistakes,
+    section::{Definitions, section},
+    value::Value,
 };
 
-use crate::reader::{Reader, Value};
-
-/// `[admin]`: a listener of its own for `/metrics`, `/healthz`, `/readyz` and `/tenants`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admin {
-    /// `listen`: an IP address and a port. Default `"127.0.0.1:9090"`.
-    pub listen: SocketAddr,
-    /// `max_tenants`: tenants with series of their own in `/metrics`, 0 to 100,000; the others are
-    /// summed up. Default 1000.
-    pub max_tenants: u32,
+section! {
+    /// `[admin]`: a listener of its own for `/metrics`, `/healthz`, `/readyz` and `/tenants`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Admin / AdminLayer {
+        /// where the operator asks: an IP address and a port. Whoever reaches it is answered, so it is
+        /// not for strangers
+        listen: SocketAddr = ([127, 0, 0, 1], 9090).into(), parsed("address", |value| {
+            value.string()?.parse().map_err(|_| {
+                let mistake = value.mistake("must be an IP address and a port");
+                mistake.hint("write `127.0.0.1:9090`, for example")
+            })
+        });
+        /// tenants that have series of their own in `/metrics`; the others are summed up as
+        /// `tenant="_other"`
+        max_tenants: u32 = 1000, integer(0..=100_000);
+    }
 }
 
-/// `[access_log]`: a line for each exchange.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessLog {
-    /// `file`. Default `"-"`.
-    pub file: AccessLogFile,
-    /// `format`. Default [`AccessLogFormat::Common`].
-    pub format: AccessLogFormat,
+section! {
+    /// `[access_log]`: a line for each exchange.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AccessLog / AccessLogLayer {
+        /// where the lines go: a file, which is opened again on SIGHUP, or `"-"` for standard output
+        file: AccessLogFile = AccessLogFile::Stdout, LogFile;
+        /// how a line looks: the Common Log Format, or a JSON object
+        format: AccessLogFormat = AccessLogFormat::Common, word();
+    }
 }
 
 /// Where the access log goes.
@@ -44,39 +58,36 @@ pub enum AccessLogFormat {
     Json,
 }
 
-impl AccessLogFormat {
-    const WORDS: [(&'static str, Self); 2] = [("common", Self::Common), ("json", Self::Json)];
+impl Word for AccessLogFormat {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("common", Self::Common), ("json", Self::Json)];
 }
 
-pub(crate) fn read_admin(mut table: Reader<'_>) -> Admin {
-    let listen = |value: &Value<'_>| {
-        value.string()?.parse().map_err(|_| {
-            let mistake = value.mistake("must be an IP address and a port");
-            mistake.hint("write `127.0.0.1:9090`, for example")
+/// A path, or `"-"`.
+struct LogFile;
+
+impl Kind for LogFile {
+    type Value = AccessLogFile;
+
+    fn read(&self, value: &Value<'_>) -> Result<AccessLogFile, Mistakes> {
+        if value.string()? == "-" {
+            return Ok(AccessLogFile::Stdout);
+        }
+        Ok(AccessLogFile::Path(value.path()?))
+    }
+
+    fn describe(&self) -> String {
+        "path, or `\"-\"`".to_owned()
+    }
+
+    fn schema(&self, _: &mut Definitions) -> Json {
+        json!({ "type": "string" })
+    }
+
+    fn show(&self, value: &AccessLogFile) -> Shown {
+        Shown::Value(match value {
+            AccessLogFile::Stdout => json!("-"),
+            AccessLogFile::Path(path) => json!(path.display().to_string()),
         })
-    };
-    let admin = Admin {
-        listen: table.read("listen", listen).unwrap_or(([127, 0, 0, 1], 9090).into()),
-        max_tenants: table
-            .read("max_tenants", |value| value.small_integer(0..=100_000))
-            .unwrap_or(1000),
-    };
-    table.finish();
-    admin
-}
-
-pub(crate) fn read_access_log(mut table: Reader<'_>, directory: &Path) -> AccessLog {
-    let file = |value: &Value<'_>| match value.string_without_nul()? {
-        "" => Err(value.mistake("is empty")),
-        "-" => Ok(AccessLogFile::Stdout),
-        path => Ok(AccessLogFile::Path(directory.join(path))),
-    };
-    let log = AccessLog {
-        file: table.read("file", file).unwrap_or(AccessLogFile::Stdout),
-        format: table
-            .read("format", |value| value.word(&AccessLogFormat::WORDS))
-            .unwrap_or(AccessLogFormat::Common),
-    };
-    table.finish();
-    log
+    }
 }

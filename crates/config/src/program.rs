@@ -3,16 +3,20 @@
 use std::path::{Component, Path, PathBuf};
 
 use sandtide_engine::FileGrant;
+use serde_json::{Value as Json, json};
 
 use crate::{
-    problem::{Mistake, Mistakes, all},
-    reader::{Reader, Value, suggest},
+    kind::{Kind, Shown, array, entries, optional, string},
+    problem::{Mistake, Mistakes, Placed},
+    reader::suggest,
+    section::{Definitions, section},
+    value::Value,
 };
 
 /// A program in a file, and what it is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// `program`: the file, relative to the configuration's directory.
+    /// `program`: the file.
     pub file: PathBuf,
     /// `engine`: the engine to run it on. Default: the first that recognises the file.
     pub engine: Option<String>,
@@ -20,48 +24,84 @@ pub struct Program {
     pub args: Vec<String>,
     /// `env`: the environment, as `(name, value)`; nothing of the server's own. Default empty.
     pub env: Vec<(String, String)>,
-    /// `files`: guest path to host path; what the program may read. Host paths are relative to the
-    /// configuration's directory. Default none.
+    /// `files`: guest path to host path; what the program may read. Default none.
     pub files: Vec<FileGrant>,
 }
 
-/// Reads the keys of a program from a tenant's table.
-pub(crate) fn read(
-    file: PathBuf,
-    table: &mut Reader<'_>,
-    directory: &Path,
-    engines: &[&str],
-) -> Program {
-    Program {
-        file,
-        engine: table.read("engine", |value| engine(value, engines)),
-        args: table.read("args", args).unwrap_or_default(),
-        env: table.read("env", env).unwrap_or_default(),
-        files: table.read("files", |value| files(value, directory)).unwrap_or_default(),
+section! {
+    /// What a program is given, as it is written.
+    #[derive(Debug, Clone)]
+    pub(crate) struct ProgramKeys / ProgramLayer {
+        /// the engine to run it on: `riscv`
+        engine: Option<String> = None, optional(EngineName, "chosen by looking at the file");
+        /// arguments behind the program's name
+        args: Vec<String> = Vec::new(), array(string(), ("string", "strings"));
+        /// environment variables. Nothing of the server's own environment reaches a guest
+        env: Vec<(String, String)> = Vec::new(),
+            entries("table of strings", variable, |(name, _)| name);
+        /// files and directories that the program may read, and where it sees them. Nothing else of
+        /// the host's files exists for it, and neither `..` nor symbolic links lead out
+        files: Vec<FileGrant> = Vec::new(),
+            entries("table, guest path to host path", grant, |grant| &grant.guest);
     }
 }
 
-fn engine(value: &Value<'_>, engines: &[&str]) -> Result<String, Mistake> {
-    let name = value.string()?;
-    if !engines.contains(&name) {
-        let mistake = value.mistake(format_args!("there is no engine `{name}` in this build"));
-        return Err(mistake.hint(suggest(name, engines)));
+impl ProgramKeys {
+    pub fn program(self, file: PathBuf) -> Program {
+        let Self { engine, args, env, files } = self;
+        Program { file, engine, args, env, files }
     }
-    Ok(name.to_owned())
 }
 
-fn args(value: &Value<'_>) -> Result<Vec<String>, Mistakes> {
-    all(value.array()?.iter().map(|arg| arg.string_without_nul().map(str::to_owned)))
+impl ProgramLayer {
+    /// The keys that are set, and where.
+    pub fn set(&self) -> impl Iterator<Item = Placed<&'static str>> {
+        let places = [
+            ("engine", self.engine.as_ref().map(|key| key.place)),
+            ("args", self.args.as_ref().map(|key| key.place)),
+            ("env", self.env.as_ref().map(|key| key.place)),
+            ("files", self.files.as_ref().map(|key| key.place)),
+        ];
+        places.into_iter().filter_map(|(value, place)| Some(Placed { value, place: place? }))
+    }
 }
 
-fn env(value: &Value<'_>) -> Result<Vec<(String, String)>, Mistakes> {
-    all(value.entries()?.into_iter().map(|(name, value)| {
-        if !is_env_name(name.get_ref()) {
-            let message = format!("`{}` cannot be the name of a variable", name.get_ref());
-            return Err(Mistake::new(name.span(), message).hint("it has no `=` and is not empty"));
+/// The name of an engine of this build.
+struct EngineName;
+
+impl Kind for EngineName {
+    type Value = String;
+
+    fn read(&self, value: &Value<'_>) -> Result<String, Mistakes> {
+        let name = value.string()?;
+        let engines = value.origin.context.surroundings.engines;
+        if !engines.contains(&&*name) {
+            let mistake = value.mistake(format_args!("there is no engine `{name}` in this build"));
+            return Err(mistake.hint(suggest(&name, engines)).into());
         }
-        Ok((name.into_inner(), value.string_without_nul()?.to_owned()))
-    }))
+        Ok(name.into_owned())
+    }
+
+    fn describe(&self) -> String {
+        "string".to_owned()
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        json!({ "enum": definitions.engines })
+    }
+
+    fn show(&self, value: &String) -> Shown {
+        Shown::Value(json!(value))
+    }
+}
+
+fn variable(name: Placed<String>, value: &Value<'_>) -> Result<(String, String), Mistake> {
+    let Placed { value: name, place } = name;
+    if !is_env_name(&name) {
+        let message = format!("`{name}` cannot be the name of a variable");
+        return Err(Mistake::new(place, message).hint("it has no `=` and is not empty"));
+    }
+    Ok((name, value.string_without_nul()?.into_owned()))
 }
 
 /// Whether a text can be the name of an environment variable.
@@ -69,18 +109,14 @@ pub fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-fn files(value: &Value<'_>, directory: &Path) -> Result<Vec<FileGrant>, Mistakes> {
-    all(value.entries()?.into_iter().map(|(guest, host)| {
-        if !is_guest_path(guest.get_ref()) {
-            let message = format!("`{}` cannot be a path of the guest", guest.get_ref());
-            let hint = "it starts with `/` and has no `.` or `..` in it";
-            return Err(Mistake::new(guest.span(), message).hint(hint));
-        }
-        match host.string_without_nul()? {
-            "" => Err(host.mistake("is empty")),
-            path => Ok(FileGrant { guest: guest.into_inner(), host: directory.join(path) }),
-        }
-    }))
+fn grant(guest: Placed<String>, host: &Value<'_>) -> Result<FileGrant, Mistake> {
+    let Placed { value: guest, place } = guest;
+    if !is_guest_path(&guest) {
+        let message = format!("`{guest}` cannot be a path of the guest");
+        let hint = "it starts with `/` and has no `.` or `..` in it";
+        return Err(Mistake::new(place, message).hint(hint));
+    }
+    Ok(FileGrant { guest, host: host.path()? })
 }
 
 /// Whether a text is an absolute path without detours.

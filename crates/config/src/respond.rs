@@ -1,63 +1,98 @@
 //! `respond`: a constant answer that needs no program.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use toml::Spanned;
+use serde_json::{Value as Json, json};
 
 use crate::{
-    problem::{Mistake, Mistakes, all},
-    reader::{Reader, Value},
+    kind::{Kind, Shown, integer, parsed},
+    problem::{Mistake, Mistakes, Placed, all},
+    section::{Definitions, section},
+    value::Value,
 };
 
-/// A constant answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Respond {
-    /// `status`: 200 to 599. Default 200.
-    pub status: StatusCode,
-    /// `headers`: name to value, or to an array of values. Default none.
-    pub headers: HeaderMap,
-    /// `body`: the text. Default empty.
-    pub body: String,
+section! {
+    /// A constant answer.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Respond / RespondLayer {
+        /// its status
+        status: StatusCode = StatusCode::OK, Status;
+        /// its headers. `content-length`, `transfer-encoding` and `connection` are the host's to write
+        headers: HeaderMap = HeaderMap::new(), Headers;
+        /// its body
+        body: String = String::new(), parsed("string", |value| value.string().map(Into::into));
+    }
 }
 
 /// Headers that say how a message is framed; the host writes them.
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
-pub(crate) fn read(mut table: Reader<'_>) -> Respond {
-    let respond = Respond {
-        status: table.read("status", status).unwrap_or(StatusCode::OK),
-        headers: table.read("headers", headers).unwrap_or_default(),
-        body: table.read("body", |value| value.string().map(str::to_owned)).unwrap_or_default(),
-    };
-    table.finish();
-    respond
+/// A status that ends an exchange.
+struct Status;
+
+impl Kind for Status {
+    type Value = StatusCode;
+
+    fn read(&self, value: &Value<'_>) -> Result<StatusCode, Mistakes> {
+        let number = integer::<u16>(200..=599).read(value)?;
+        Ok(StatusCode::from_u16(number).map_err(|error| value.mistake(error))?)
+    }
+
+    fn describe(&self) -> String {
+        integer::<u16>(200..=599).describe()
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        integer::<u16>(200..=599).schema(definitions)
+    }
+
+    fn show(&self, value: &StatusCode) -> Shown {
+        Shown::Value(json!(value.as_u16()))
+    }
 }
 
-fn status(value: &Value<'_>) -> Result<StatusCode, Mistake> {
-    let status = u16::try_from(value.integer(200..=599)?).unwrap_or_default();
-    StatusCode::from_u16(status).map_err(|error| value.mistake(error))
-}
+/// A table of names, each with its value or values.
+struct Headers;
 
-fn headers(value: &Value<'_>) -> Result<HeaderMap, Mistakes> {
-    let fields = all(value.entries()?.into_iter().map(field))?;
-    Ok(fields.into_iter().flatten().collect())
+impl Kind for Headers {
+    type Value = HeaderMap;
+
+    fn read(&self, value: &Value<'_>) -> Result<HeaderMap, Mistakes> {
+        let fields = all(value.entries()?.into_iter().map(field))?;
+        Ok(fields.into_iter().flatten().collect())
+    }
+
+    fn describe(&self) -> String {
+        "table, name to string or array of strings".to_owned()
+    }
+
+    fn schema(&self, _: &mut Definitions) -> Json {
+        let one = json!({ "type": "string" });
+        let value = json!({ "anyOf": [one, { "type": "array", "items": one }] });
+        json!({ "type": "object", "additionalProperties": value })
+    }
+
+    fn show(&self, _: &HeaderMap) -> Shown {
+        Shown::Value(json!({}))
+    }
 }
 
 /// A name with all its values.
 fn field(
-    (key, values): (Spanned<String>, Value<'_>),
-) -> Result<Vec<(HeaderName, HeaderValue)>, Mistake> {
-    let name = key.get_ref();
+    (name, values): (Placed<String>, Value<'_>),
+) -> Result<Vec<(HeaderName, HeaderValue)>, Mistakes> {
+    let Placed { value: name, place } = name;
     let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-        return Err(Mistake::new(key.span(), format!("`{name}` is not a header name")));
+        return Err(Mistake::new(place, format!("`{name}` is not a header name")).into());
     };
     if FRAMING.contains(&name) {
-        let mistake = Mistake::new(key.span(), format!("`{name}` cannot be set"));
-        return Err(mistake.hint("leave it out: the host writes it"));
+        let mistake = Mistake::new(place, format!("`{name}` cannot be set"));
+        return Err(mistake.hint("leave it out: the host writes it").into());
     }
-    let read = |element: Value<'_>| match HeaderValue::from_str(element.string()?) {
-        Ok(text) => Ok((name.clone(), text)),
-        Err(_) => Err(element.mistake("is not a header value")),
-    };
-    values.one_or_more()?.into_iter().map(read).collect()
+    all(values.one_or_more().into_iter().map(|element| {
+        match HeaderValue::from_str(&element.string()?) {
+            Ok(text) => Ok((name.clone(), text)),
+            Err(_) => Err(element.mistake("is not a header value").into()),
+        }
+    }))
 }

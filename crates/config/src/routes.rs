@@ -2,39 +2,42 @@
 
 use std::collections::HashMap;
 
-use crate::{Authority, problem::Findings, problem::Mistake, tenant::Claim};
+use crate::{
+    Authority,
+    entry::{Answers, TenantEntry},
+    problem::{Findings, Mistake, Placed},
+};
 
 /// Notes tenants that claim the same authority and path, and tenants that claim nothing.
-pub(crate) fn check(claims: &[Claim], findings: &Findings) {
+pub(crate) fn check(tenants: &[TenantEntry], findings: &Findings) {
+    let complete = findings.is_empty();
     // Without an authority: what `default` claims.
     let mut owners: HashMap<(Option<&Authority>, &str), &str> = HashMap::new();
-    for Claim { tenant, name_span, authority_spans, default_span } in claims {
-        let authorities = tenant.authorities.iter().map(Some).zip(authority_spans);
-        let default = tenant.default.then_some((None, default_span));
+    for TenantEntry { name, answers, .. } in tenants {
+        let Answers { authorities, default, path } = answers;
+        let Placed { value: name, place: name_place } = name;
+        let authorities = authorities.iter().map(|named| (Some(&named.value), named.place));
+        let default = default.value.then_some((None, default.place));
         let mut places = authorities.chain(default).peekable();
-        if places.peek().is_none() && findings.is_empty() {
-            let what = format!("tenant `{}` cannot be reached", tenant.name);
+        if places.peek().is_none() && complete {
+            let what = format!("tenant `{name}` cannot be reached");
             let hint = format!(
-                "set `authorities = [\"{}.localhost\"]`, for example, or `default = true`",
-                tenant.name
+                "set `authorities = [\"{name}.localhost\"]`, for example, or `default = true`",
             );
-            findings.add(Mistake::new(name_span.clone(), what).hint(hint));
+            findings.add(Mistake::new(*name_place, what).hint(hint));
         }
-        for (authority, span) in places {
-            let Some(owner) = owners.insert((authority, &tenant.path), &tenant.name) else {
-                continue;
-            };
-            let place = match authority {
+        for (authority, place) in places {
+            let Some(owner) = owners.insert((authority, path), name) else { continue };
+            let claimed = match authority {
                 Some(authority) => format!("authority `{authority}`"),
                 None => "`default`".to_owned(),
             };
-            let path = &tenant.path;
-            let what = if owner == tenant.name {
-                format!("{place} with path `{path}` is there twice")
+            let what = if owner == name {
+                format!("{claimed} with path `{path}` is there twice")
             } else {
-                format!("tenant `{owner}` already claims {place} with path `{path}`")
+                format!("tenant `{owner}` already claims {claimed} with path `{path}`")
             };
-            findings.add(Mistake::new(span.clone(), what));
+            findings.add(Mistake::new(place, what));
         }
     }
 }

@@ -7,13 +7,22 @@ use sandtide_engine::{FileGrant, Limits};
 
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
-    ForwardedHeaders, Listen, ListenAddress, Load, LoadError, LogLimits, Serves, Tls, Trace, parse,
+    ForwardedHeaders, Listen, ListenAddress, Load, LoadError, LogLimits, Serves, Surroundings, Tls,
+    Trace, parse,
 };
 
-const ENGINES: [&str; 1] = ["riscv"];
+const SURROUNDINGS: Surroundings<'_> = Surroundings {
+    engines: &["riscv"],
+    variable: &|name| match name {
+        "NAME" => Some("value".into()),
+        "EMPTY" => Some("".into()),
+        "FOUR" => Some("4".into()),
+        _ => None,
+    },
+};
 
 fn good(text: &str) -> Config {
-    match parse("sandtide.toml", text, Path::new("/srv"), &ENGINES) {
+    match parse("sandtide.toml", text, Path::new("/srv"), &SURROUNDINGS) {
         Ok(config) => config,
         Err(problems) => panic!("{problems}"),
     }
@@ -24,7 +33,7 @@ fn listen(address: &str) -> Listen {
 }
 
 fn bad(text: &str) -> String {
-    match parse("sandtide.toml", text, Path::new("/srv"), &ENGINES) {
+    match parse("sandtide.toml", text, Path::new("/srv"), &SURROUNDINGS) {
         Ok(config) => panic!("accepted: {config:?}"),
         Err(problems) => problems.to_string(),
     }
@@ -43,7 +52,10 @@ fn a_short_file_has_every_default() {
     let [tenant] = &config.tenants[..] else { panic!("{config:?}") };
     assert_eq!((tenant.name.as_str(), tenant.path.as_str()), ("hello", "/"));
     assert!(tenant.default && tenant.ephemeral && tenant.authorities.is_empty());
-    assert_eq!((&tenant.limits, tenant.log), (&Limits::default(), LogLimits::default()));
+    assert_eq!(
+        (&tenant.limits, tenant.log),
+        (&Limits::default(), LogLimits { lines: 50, bytes: 32 << 10 })
+    );
     let Serves::Program(program) = &tenant.serves else { panic!("{tenant:?}") };
     assert_eq!(program.file, Path::new("/srv/hello.elf"));
     assert_eq!((program.args.len(), program.env.len(), program.files.len()), (0, 0, 0));
@@ -246,13 +258,13 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `group`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?
 
-    sandtide.toml:15:1: unknown key `args` in `[tenants.b]`
-    hint: known here: `authorities`, `cold_after`, `concurrency`, `default`, `ephemeral`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
+    sandtide.toml:15:8: `args` means nothing beside `respond`
+    hint: a constant answer has no program: leave it out
 
     sandtide.toml:16:13: unknown key `boddy` in `[tenants.b.respond]`
     hint: did you mean `body`?
@@ -317,14 +329,14 @@ log_lines = "many"
 
     sandtide.toml:13:15: `concurrency`: must be an integer, not a fraction
 
-    sandtide.toml:15:16: `instructions`: 0 is outside 1 to 9223372036854775807
+    sandtide.toml:15:16: `instructions`: 0 is less than 1
 
     sandtide.toml:16:10: `memory`: `MB` is not a unit of size
     hint: the units are `B`, `KiB`, `MiB`, `GiB`
 
     sandtide.toml:17:11: `scratch`: 5 GiB is outside 0 B to 4 GiB
 
-    sandtide.toml:18:13: `wall_time`: 0 us is outside 1 ms to 24 h
+    sandtide.toml:18:13: `wall_time`: 0 s is outside 1 ms to 24 h
 
     sandtide.toml:19:15: `descriptors`: -1 is outside 3 to 65536
 
@@ -458,7 +470,7 @@ fn what_is_not_toml_is_shown_where_it_is() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_which() {
-    let error = crate::load(Path::new("no/such/sandtide.toml"), &ENGINES).unwrap_err();
+    let error = crate::load(Path::new("no/such/sandtide.toml"), &SURROUNDINGS).unwrap_err();
     assert!(matches!(error, LoadError::Read { .. }));
     assert_eq!(error.to_string(), "cannot read `no/such/sandtide.toml`");
 }

@@ -1,10 +1,11 @@
 //! `[tls]`: certificates, and whether clients need one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::{
-    problem::{Mistake, Mistakes, all},
-    reader::{Reader, Value},
+    kind::{Word, array, optional, path, placed, required, table, word},
+    problem::{Findings, Mistake, Placed},
+    section::section,
 };
 
 /// What is needed to speak TLS.
@@ -17,13 +18,15 @@ pub struct Tls {
     pub client_auth: ClientAuth,
 }
 
-/// A certificate and its key, in PEM files. The names that it is for stand in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Certificate {
-    /// `certificate`: the file with the certificate, and behind it those that vouch for it.
-    pub certificate: PathBuf,
-    /// `key`: the file with its private key.
-    pub key: PathBuf,
+section! {
+    /// A certificate and its key, in PEM files. The names that it is for stand in it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Certificate / CertificateLayer {
+        /// PEM file with the certificate, and behind it those that vouch for it
+        certificate: PathBuf = PathBuf::new(), required(path());
+        /// PEM file with its private key
+        key: PathBuf = PathBuf::new(), required(path());
+    }
 }
 
 /// Whether clients show a certificate.
@@ -43,55 +46,51 @@ pub enum ClientAuth {
     },
 }
 
-pub(crate) fn read(mut table: Reader<'_>, span: std::ops::Range<usize>, directory: &Path) -> Tls {
-    let certificates = table.read("certificates", |value| certificates(value, directory));
-    if !table.has("certificates") {
-        let hint = "set `certificates = [{ certificate = \"a.pem\", key = \"a.key\" }]`";
-        table.findings.add(Mistake::new(span, "`[tls]` has no certificate").hint(hint));
+section! {
+    /// `[tls]`, as it is written.
+    #[derive(Debug, Clone)]
+    pub(crate) struct TlsKeys / TlsLayer {
+        /// tables of a `certificate` and its `key`. A client gets the first that is for the name it
+        /// asks for, and the first of all if none is. The files are read again when they change
+        certificates: Vec<Certificate> = Vec::new(),
+            required(array(table(), ("certificate", "tables")).not_empty());
+        /// whether clients are asked for a certificate. With `"optional"` they may do without, but one
+        /// that they show has to be valid
+        client_auth: Placed<Asked> = Placed { value: Asked::Off, place: Default::default() },
+            placed(word());
+        /// PEM file with the certificates that vouch for clients
+        client_ca: Option<PathBuf> = None, optional(path(), "");
     }
-    let ca = table.read("client_ca", |value| file(value, directory));
-    let has_ca = table.has("client_ca");
-    let auth = table.read("client_auth", |value| {
-        let make: fn(PathBuf) -> ClientAuth = value.word(&[
-            ("off", (|_| ClientAuth::Off) as fn(PathBuf) -> ClientAuth),
-            ("optional", |ca| ClientAuth::Optional { ca }),
-            ("required", |ca| ClientAuth::Required { ca }),
-        ])?;
-        let auth = make(ca.unwrap_or_default());
-        if auth != ClientAuth::Off && !has_ca {
-            let mistake = value.mistake("needs to know who vouches for clients");
-            return Err(mistake.hint("set `client_ca` to a PEM file of certificates"));
+}
+
+/// `client_auth`, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Off,
+    Optional,
+    Required,
+}
+
+impl Word for Asked {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("optional", Self::Optional), ("required", Self::Required)];
+}
+
+impl TlsKeys {
+    /// Whoever asks for certificates says who vouches for them.
+    pub fn check(self, findings: &Findings) -> Tls {
+        let Self { certificates, client_auth: Placed { value: asked, place }, client_ca } = self;
+        if asked != Asked::Off && client_ca.is_none() {
+            let what = "`client_auth`: nothing says who vouches for clients";
+            let hint = "set `client_ca` to a PEM file with the certificates that do";
+            findings.add(Mistake::new(place, what).hint(hint));
         }
-        Ok(auth)
-    });
-    table.finish();
-    Tls {
-        certificates: certificates.unwrap_or_default(),
-        client_auth: auth.unwrap_or(ClientAuth::Off),
-    }
-}
-
-fn certificates(value: &Value<'_>, directory: &Path) -> Result<Vec<Certificate>, Mistakes> {
-    let read = |element: Value<'_>| {
-        let mut table = element.reader()?;
-        let mut part = |key| match table.get(key) {
-            Some(value) => file(&value, directory),
-            None => Err(element.mistake(format_args!("a certificate needs `{key}`"))),
+        let ca = client_ca.unwrap_or_default();
+        let client_auth = match asked {
+            Asked::Off => ClientAuth::Off,
+            Asked::Optional => ClientAuth::Optional { ca },
+            Asked::Required => ClientAuth::Required { ca },
         };
-        let (certificate, key) = (part("certificate"), part("key"));
-        table.finish();
-        Ok(Certificate { certificate: certificate?, key: key? })
-    };
-    let certificates = all(value.one_or_more()?.into_iter().map(read))?;
-    if certificates.is_empty() {
-        return Err(value.mistake("needs at least one certificate").into());
-    }
-    Ok(certificates)
-}
-
-fn file(value: &Value<'_>, directory: &Path) -> Result<PathBuf, Mistake> {
-    match value.string_without_nul()? {
-        "" => Err(value.mistake("is empty")),
-        path => Ok(directory.join(path)),
+        Tls { certificates, client_auth }
     }
 }

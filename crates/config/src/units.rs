@@ -18,6 +18,12 @@ const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 const DURATIONS: [(&str, u64); 5] =
     [("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
 
+/// What [`size`] reads, as a pattern (ECMA 262) for the schema; or a variable.
+pub(crate) const SIZE_PATTERN: &str = r"^\s*\d+\s*([KMG]i)?B?\s*$";
+
+/// What [`duration`] reads.
+pub(crate) const DURATION_PATTERN: &str = r"^\s*\d+\s*(us|µs|μs|ms|s|min|h)\s*$";
+
 /// Reads a size: a whole number with one of the units `B`, `KiB`, `MiB`, `GiB`, or a number of
 /// bytes.
 pub fn size(text: &str) -> Result<u64, UnitError> {
@@ -34,6 +40,22 @@ pub fn show_size(bytes: u64) -> impl fmt::Display {
     Shown { value: bytes, units: &SIZES }
 }
 
+/// Shows an integer with its digits in groups, as TOML allows, once there are many.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut text = String::new();
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push('_');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Shows a duration in the largest unit that divides it, down to microseconds.
 pub fn show_duration(duration: Duration) -> impl fmt::Display {
     Shown { value: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), units: &DURATIONS }
@@ -47,8 +69,11 @@ struct Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |&&(_, factor): &&(&str, u64)| self.value.is_multiple_of(factor);
-        // Zero is a multiple of everything; it is shown in the smallest unit.
-        let unit = self.units.iter().find(fits).filter(|_| self.value != 0);
+        // Zero is a multiple of everything, and shown in the unit that stands alone.
+        let unit = match self.value {
+            0 => self.units.iter().find(|(name, _)| matches!(*name, "B" | "s")),
+            _ => self.units.iter().find(fits),
+        };
         match unit.or(self.units.last()) {
             Some((unit, factor)) => write!(f, "{} {unit}", self.value / factor),
             None => write!(f, "{}", self.value),

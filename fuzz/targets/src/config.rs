@@ -4,9 +4,12 @@
 
 use std::path::Path;
 
+use sandtide_config::Surroundings;
+
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let parsed = sandtide_config::parse("fuzz.toml", &text, Path::new("/srv"), &["riscv"]);
+    let surroundings = Surroundings { engines: &["riscv"], variable: &|name| Some(name.into()) };
+    let parsed = sandtide_config::parse("fuzz.toml", &text, Path::new("/srv"), &surroundings);
     let problems = match parsed {
         Ok(config) => {
             assert!(!config.tenants.is_empty(), "a configuration without tenants was accepted");

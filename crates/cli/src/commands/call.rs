@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
-use sandtide_config::{Authority, Tenant, suggest};
+use sandtide_config::{Authority, Surroundings, Tenant, suggest};
 use sandtide_engine::{Exchange, ExchangeId, Outcome, Program, RequestBody, ResponseHead};
 use sandtide_runtime::FixedResponse;
 
@@ -60,7 +60,8 @@ fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 /// Makes the request; 1 if the program failed.
 pub fn call(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
-    let config = sandtide_config::load(&args.config, &engines::names(&engines))?;
+    let config =
+        sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let Some(tenant) = config.tenants.into_iter().find(|tenant| tenant.name == args.tenant) else {
         let message = format!("no tenant `{}` in `{}`", args.tenant, args.config.display());

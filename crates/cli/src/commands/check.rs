@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use sandtide_config::Serves;
+use sandtide_config::{Serves, Surroundings};
 
 use crate::{
     engines,
@@ -24,7 +24,8 @@ pub struct Args {
 /// Checks; 1 if a program cannot be loaded.
 pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
-    let config = sandtide_config::load(&args.config, &engines::names(&engines))?;
+    let config =
+        sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
     let loaded = loading::load_all(config.tenants, &engines);
     let header = ["TENANT", "STATE", "ENGINE", "LOADED IN", "SERVES"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(header).chain(loaded.iter().map(row)).collect();

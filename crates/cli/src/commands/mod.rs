@@ -4,6 +4,7 @@ pub mod build;
 pub mod call;
 pub mod check;
 pub mod run;
+pub mod schema;
 pub mod serve;
 
 /// What to do.
@@ -17,6 +18,8 @@ pub enum Command {
     Call(call::Args),
     /// Check a configuration and load every program in it.
     Check(check::Args),
+    /// Print the JSON Schema of a configuration file.
+    Schema(schema::Args),
     /// Compile a source file into a program.
     Build(build::Args),
 }

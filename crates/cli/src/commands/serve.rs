@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use sandtide_config::{Config, Listen, ListenAddress, Serves, Tenant};
+use sandtide_config::{Config, Listen, ListenAddress, Serves, Surroundings, Tenant};
 use sandtide_engine::{Engine, Program};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Runtime, Table};
@@ -163,7 +163,10 @@ fn read(file: Option<&Path>, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Conf
         return read(Some(Path::new(DEFAULT_CONFIG)), engines);
     };
     if file.extension().is_some_and(|extension| extension == "toml") {
-        return Ok(sandtide_config::load(file, &engines::names(engines))?);
+        return Ok(sandtide_config::load(
+            file,
+            &Surroundings::of_process(&engines::names(engines)),
+        )?);
     }
     let image = choose::read(file)?;
     if !choose::is_elf(&image) && !choose::is_source(file) {

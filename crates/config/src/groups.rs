@@ -1,0 +1,118 @@
+//! Groups: what a tenant or a group does not say is taken from the group that it names.
+
+use std::collections::HashMap;
+
+use crate::{
+    entry::GroupEntry,
+    problem::{Findings, Mistake, Placed},
+    reader::suggest,
+    section::Section as _,
+    shared::{Shared, SharedLayer},
+};
+
+/// All groups, each with what it inherits; under them, `[defaults]`.
+pub(crate) struct Groups {
+    resolved: HashMap<String, SharedLayer>,
+    defaults: SharedLayer,
+    /// Whether a group that is not there does not exist; else its file could not be read.
+    complete: bool,
+}
+
+impl Groups {
+    /// Follows each group to its parents. Cycles and groups that do not exist are noted.
+    pub fn new(
+        entries: Vec<GroupEntry>,
+        defaults: SharedLayer,
+        complete: bool,
+        findings: &Findings,
+    ) -> Self {
+        let mut groups = Self { resolved: HashMap::new(), defaults, complete };
+        let mut names: Vec<_> = entries.iter().map(|group| group.name.value.clone()).collect();
+        names.sort();
+        let mut unresolved: HashMap<String, GroupEntry> = HashMap::new();
+        for entry in entries {
+            unresolved.entry(entry.name.value.clone()).or_insert(entry);
+        }
+        for name in &names {
+            groups.resolve(name, &mut unresolved, &names, findings);
+        }
+        groups
+    }
+
+    /// What a table has that names this group; [`Groups::new`] has noted those that do not exist.
+    pub fn base(&self, group: Option<&str>) -> &SharedLayer {
+        group.and_then(|name| self.resolved.get(name)).unwrap_or(&self.defaults)
+    }
+
+    /// Notes a group that a tenant names and that does not exist.
+    pub fn check(&self, group: &Placed<String>, findings: &Findings) {
+        if !self.resolved.contains_key(&group.value) {
+            let names: Vec<_> = self.resolved.keys().map(String::as_str).collect();
+            self.unknown(group, &names, findings);
+        }
+    }
+
+    fn unknown(&self, group: &Placed<String>, names: &[&str], findings: &Findings) {
+        if self.complete {
+            let Placed { value: name, place } = group;
+            let mistake = Mistake::new(*place, format!("`group`: there is no group `{name}`"));
+            findings.add(mistake.hint(match names {
+                [] => format!("add it: `[groups.{name}]`"),
+                names => suggest(name, names),
+            }));
+        }
+    }
+
+    /// Goes up from a group until it comes to one that is resolved, and back down. A group is
+    /// taken out of `unresolved` on the way up, so that each is visited once.
+    fn resolve(
+        &mut self,
+        name: &str,
+        unresolved: &mut HashMap<String, GroupEntry>,
+        names: &[String],
+        findings: &Findings,
+    ) {
+        let mut chain: Vec<GroupEntry> = Vec::new();
+        let mut next = unresolved.remove(name);
+        while let Some(entry) = next.take() {
+            if let Some(parent) = &entry.group {
+                next = unresolved.remove(&parent.value);
+            }
+            chain.push(entry);
+        }
+        let Some(last) = chain.last() else { return };
+        if let Some(parent) = &last.group
+            && !self.resolved.contains_key(&parent.value)
+        {
+            match chain.iter().position(|entry| entry.name.value == parent.value) {
+                Some(start) => findings.add(cycle(&chain[start..])),
+                None => {
+                    let names: Vec<_> = names.iter().map(String::as_str).collect();
+                    self.unknown(parent, &names, findings);
+                }
+            }
+        }
+        for mut entry in chain.into_iter().rev() {
+            let parent = entry.group.as_ref().map(|parent| parent.value.as_str());
+            Shared::inherit(&mut entry.shared, self.base(parent));
+            self.resolved.insert(entry.name.value, entry.shared);
+        }
+    }
+}
+
+/// A mistake about groups that inherit from each other in a circle.
+fn cycle(groups: &[GroupEntry]) -> Mistake {
+    let first = groups.iter().min_by_key(|group| group.name.place);
+    let start = first.map_or("", |group| &group.name.value);
+    let begin = groups.iter().position(|group| group.name.value == start).unwrap_or_default();
+    let way: Vec<_> = groups[begin..]
+        .iter()
+        .chain(&groups[..begin])
+        .map(|group| group.name.value.as_str())
+        .chain([start])
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let place = groups[begin].group.as_ref().map_or(groups[begin].name.place, |group| group.place);
+    let message = format!("`group`: a group cannot inherit from itself: {}", way.join(" from "));
+    Mistake::new(place, message).hint("take `group` out of one of them")
+}

@@ -1,0 +1,83 @@
+//! How a tenant's program is loaded and run.
+
+use std::time::Duration;
+
+use crate::{
+    kind::{Word, array, boolean, duration, integer, layer, or_never, parsed, word},
+    limits::{LimitKeys, LimitLayer},
+    problem::Mistake,
+    section::{Exceeded, section},
+    value::Value,
+};
+
+/// When a program is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// `"first-use"`: when the first request for it arrives.
+    FirstUse,
+    /// `"start"`: when the server starts, and it is kept.
+    Start,
+}
+
+impl Word for Load {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("first-use", Self::FirstUse), ("start", Self::Start)];
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+section! {
+    /// How a program is loaded and run, as it is written.
+    #[derive(Debug, Clone)]
+    pub(crate) struct RunKeys / RunLayer {
+        /// each request gets a fresh sandbox. With `false` the tenant has one sandbox in the whole
+        /// server, which keeps its state; requests take turns
+        ephemeral: bool = true, boolean();
+        /// when the program is loaded: when the first request for it arrives, or when the server
+        /// starts. One that is loaded at the start is kept
+        load: Load = Load::FirstUse, word();
+        /// the program and its sandboxes are let go of when they were not used for so long
+        cold_after: Option<Duration> = Some(Duration::from_secs(600)),
+            or_never(duration(SECOND..=MONTH));
+        /// paths that a program is asked for (`GET`) after it has started, before it serves anybody.
+        /// If it faults or answers 500 or more, it is not used
+        warmup: Vec<String> = Vec::new(),
+            array(parsed("path", target), ("path", "paths"));
+        /// so many faults among the first 100 exchanges of a program that has replaced another bring
+        /// the other back; 0 for never
+        rollback_on_faults: u32 = 0, integer(0..=100);
+        /// the tenant's share of the processor against other tenants that want it too
+        weight: u32 = 100, integer(1..=10_000);
+        /// exchanges at a time in the whole server, shared out among the threads (each has at least
+        /// one)
+        concurrency: u32 = 128, integer(1..=65_536), exceeded: Exceeded {
+            answer: "waits in the queue",
+            error: "",
+            log: "",
+        };
+        /// exchanges that may wait for their turn, on each thread
+        queue: u32 = 1024, integer(0..=65_536), exceeded: BUSY;
+        /// how long an exchange may wait for its turn
+        queue_time: Duration = SECOND,
+            duration(Duration::from_millis(1)..=Duration::from_secs(3600)), exceeded: BUSY;
+        /// what the program may use, and how much of it may be asked, below
+        limits: LimitLayer = LimitLayer::default(), layer::<LimitKeys>();
+    }
+}
+
+const BUSY: Exceeded = Exceeded {
+    answer: "503 with `retry-after`",
+    error: "connection_limit_reached",
+    log: "`refused`, with the reason",
+};
+
+/// A path with a query, as it stands in a request.
+fn target(value: &Value<'_>) -> Result<String, Mistake> {
+    let text = value.string()?;
+    if !text.starts_with('/') || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'#') {
+        let mistake = value.mistake(format_args!("`{text}` is not a path to ask for"));
+        return Err(mistake.hint("write `/`, or a path with a query such as `/list?page=1`"));
+    }
+    Ok(text.into_owned())
+}

@@ -1,0 +1,50 @@
+//! What tenants, groups and `[defaults]` have in common.
+
+use crate::{
+    program::{ProgramKeys, ProgramLayer},
+    reader::Reader,
+    running::{RunKeys, RunLayer},
+    section::{Definitions, Key, Section},
+};
+
+/// What may be said of many tenants at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub program: ProgramKeys,
+    pub run: RunKeys,
+}
+
+/// What one table says of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedLayer {
+    pub program: ProgramLayer,
+    pub run: RunLayer,
+}
+
+impl Section for Shared {
+    type Layer = SharedLayer;
+    const NAME: &'static str = "Defaults";
+
+    fn read(table: &mut Reader<'_>) -> SharedLayer {
+        SharedLayer { program: ProgramKeys::read(table), run: RunKeys::read(table) }
+    }
+
+    fn inherit(own: &mut SharedLayer, base: &SharedLayer) {
+        ProgramKeys::inherit(&mut own.program, &base.program);
+        RunKeys::inherit(&mut own.run, &base.run);
+    }
+
+    fn resolve(layer: SharedLayer) -> Self {
+        Self { program: ProgramKeys::resolve(layer.program), run: RunKeys::resolve(layer.run) }
+    }
+
+    fn names() -> Vec<&'static str> {
+        [ProgramKeys::names(), RunKeys::names()].concat()
+    }
+
+    fn keys(definitions: &mut Definitions) -> Vec<Key> {
+        let mut keys = ProgramKeys::keys(definitions);
+        keys.extend(RunKeys::keys(definitions));
+        keys
+    }
+}
