@@ -102,17 +102,16 @@ impl Groups {
 
 /// A mistake about groups that inherit from each other in a circle.
 fn cycle(groups: &[GroupEntry]) -> Mistake {
-    let first = groups.iter().min_by_key(|group| group.name.place);
-    let start = first.map_or("", |group| &group.name.value);
-    let begin = groups.iter().position(|group| group.name.value == start).unwrap_or_default();
-    let way: Vec<_> = groups[begin..]
-        .iter()
-        .chain(&groups[..begin])
-        .map(|group| group.name.value.as_str())
-        .chain([start])
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let place = groups[begin].group.as_ref().map_or(groups[begin].name.place, |group| group.place);
-    let message = format!("`group`: a group cannot inherit from itself: {}", way.join(" from "));
-    Mistake::new(place, message).hint("take `group` out of one of them")
+    let first = (0..groups.len()).min_by_key(|&index| groups[index].name.place).unwrap_or_default();
+    let (name, place) = (&groups[first].name.value, groups[first].name.place);
+    let place = groups[first].group.as_ref().map_or(place, |group| group.place);
+    let way = groups[first..].iter().chain(&groups[..first]).map(|group| &group.name.value);
+    let way: Vec<_> = way.chain([name]).map(|name| format!("`{name}`")).collect();
+    let way = if groups.len() > 1 { format!(": {}", way.join(" → ")) } else { String::new() };
+    let mistake = Mistake::new(place, format!("group `{name}` inherits from itself{way}"));
+    mistake.hint(if groups.len() > 1 {
+        "take `group` out of one of them"
+    } else {
+        "leave `group` out"
+    })
 }

@@ -21,7 +21,7 @@ section! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Listen / ListenLayer {
         /// an IP address and a port, or `unix:` and a path
-        address: ListenAddress = Listen::default().address, required(address());
+        address: ListenAddress = ListenAddress::Unix(PathBuf::new()), required(address());
         /// whether connections begin with a TLS handshake, for which `[tls]` has the certificates;
         /// HTTP/2 is offered in it
         tls: bool = false, Tls;
@@ -97,6 +97,16 @@ impl ListenAddress {
     }
 }
 
+impl ListenAddress {
+    /// Whether it may stand there twice: port 0 twice is two ports, and what is missing is nowhere.
+    fn is_free(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.port() == 0,
+            Self::Unix(path) => path.as_os_str().is_empty(),
+        }
+    }
+}
+
 fn address() -> Parsed<ListenAddress> {
     parsed("address", |value| {
         ListenAddress::parse(&value.string()?).map_err(|e| value.mistake(&e).hint(e.hint))
@@ -148,12 +158,11 @@ impl Kind for Listeners {
     fn read(&self, value: &Value<'_>) -> Result<Vec<Listen>, Mistakes> {
         let listeners = Self::kind().read(value)?;
         let mut seen = HashSet::new();
-        let twice = value.one_or_more().into_iter().zip(&listeners).filter(|(_, listen)| {
-            // Port 0 twice is two ports.
-            let free =
-                matches!(&listen.address, ListenAddress::Tcp(address) if address.port() == 0);
-            !free && !seen.insert(&listen.address)
-        });
+        let twice = value
+            .one_or_more()
+            .into_iter()
+            .zip(&listeners)
+            .filter(|(_, listen)| !listen.address.is_free() && !seen.insert(&listen.address));
         all(twice.map(|(element, Listen { address, .. })| {
             Err::<(), _>(element.mistake(format_args!("{address} is there twice")).into())
         }))?;

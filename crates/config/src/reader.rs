@@ -61,9 +61,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes a key that means something elsewhere.
+    /// Notes a key that nobody has asked for, and that means something elsewhere.
     pub fn refuse(&mut self, key: &'static str, what: &str, hint: &str) {
-        if let Some((name, _)) = self.table.get_key_value(key) {
+        if !self.known.contains(&key)
+            && let Some((name, _)) = self.table.get_key_value(key)
+        {
             self.known.push(key);
             let place = self.origin.place(name.span().start);
             self.origin.add(Mistake::new(place, format!("`{key}` {what}")).hint(hint));

@@ -56,8 +56,7 @@ impl Root {
 impl Included {
     pub fn of(mut table: Reader<'_>) -> Self {
         let included = Self::resolve(Self::read(&mut table));
-        let own = Self::names();
-        for key in Root::names().into_iter().filter(|key| !own.contains(key)) {
+        for key in Root::names() {
             let what = "cannot stand in a file that another includes";
             table.refuse(key, what, "move it to the including file");
         }

@@ -12,10 +12,10 @@ use crate::{
 pub(crate) fn check(tenants: &[TenantEntry], findings: &Findings) {
     let complete = findings.is_empty();
     // Without an authority: what `default` claims.
-    let mut owners: HashMap<(Option<&Authority>, &str), &str> = HashMap::new();
-    for TenantEntry { name, answers, .. } in tenants {
+    let mut owners: HashMap<(Option<&Authority>, &str), &Placed<String>> = HashMap::new();
+    for TenantEntry { name: own, answers, .. } in tenants {
         let Answers { authorities, default, path } = answers;
-        let Placed { value: name, place: name_place } = name;
+        let Placed { value: name, place: name_place } = own;
         let authorities = authorities.iter().map(|named| (Some(&named.value), named.place));
         let default = default.value.then_some((None, default.place));
         let mut places = authorities.chain(default).peekable();
@@ -27,15 +27,18 @@ pub(crate) fn check(tenants: &[TenantEntry], findings: &Findings) {
             findings.add(Mistake::new(*name_place, what).hint(hint));
         }
         for (authority, place) in places {
-            let Some(owner) = owners.insert((authority, path), name) else { continue };
+            let Some(owner) = owners.insert((authority, path), own) else { continue };
             let claimed = match authority {
                 Some(authority) => format!("authority `{authority}`"),
                 None => "`default`".to_owned(),
             };
-            let what = if owner == name {
+            let what = if owner == own {
                 format!("{claimed} with path `{path}` is there twice")
+            } else if owner.value == *name {
+                // The tenant is there twice, which has been said.
+                continue;
             } else {
-                format!("tenant `{owner}` already claims {claimed} with path `{path}`")
+                format!("tenant `{}` already claims {claimed} with path `{path}`", owner.value)
             };
             findings.add(Mistake::new(place, what));
         }

@@ -1,6 +1,7 @@
 //! What tenants, groups and `[defaults]` have in common.
 
 use crate::{
+    entry::{Answers, Inherits, Served},
     program::{ProgramKeys, ProgramLayer},
     reader::Reader,
     running::{RunKeys, RunLayer},
@@ -26,7 +27,12 @@ impl Section for Shared {
     const NAME: &'static str = "Defaults";
 
     fn read(table: &mut Reader<'_>) -> SharedLayer {
-        SharedLayer { program: ProgramKeys::read(table), run: RunKeys::read(table) }
+        let layer = SharedLayer { program: ProgramKeys::read(table), run: RunKeys::read(table) };
+        // Whoever has these has read them before.
+        for key in [Answers::names(), Served::names(), Inherits::names()].concat() {
+            table.refuse(key, "cannot be shared", "set it in the table of each tenant");
+        }
+        layer
     }
 
     fn inherit(own: &mut SharedLayer, base: &SharedLayer) {

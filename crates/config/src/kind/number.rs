@@ -168,8 +168,15 @@ impl Kind for OrNever {
     type Value = Option<Duration>;
 
     fn read(&self, value: &Value<'_>) -> Result<Option<Duration>, Mistakes> {
-        if value.is_string() && value.string()? == "never" {
-            return Ok(None);
+        if value.is_string() {
+            let text = value.string()?;
+            if text == "never" {
+                return Ok(None);
+            }
+            if let Err(error) = units::duration(&text) {
+                let hint = "write a whole number and a unit, such as `10 min`, or `never`";
+                return Err(value.mistake(error).hint(hint).into());
+            }
         }
         self.0.read(value).map(Some)
     }

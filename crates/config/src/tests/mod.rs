@@ -1,6 +1,11 @@
 //! What a file becomes, and what is said about a wrong one.
 
-use std::{path::Path, time::Duration};
+mod arbitrary;
+mod files;
+mod groups;
+mod variables;
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
 
 use insta::assert_snapshot;
 use sandtide_engine::{FileGrant, Limits};
@@ -15,6 +20,8 @@ const SURROUNDINGS: Surroundings<'_> = Surroundings {
     engines: &["riscv"],
     variable: &|name| match name {
         "NAME" => Some("value".into()),
+        "NESTED" => Some("${NAME}".into()),
+        "BYTES" => Some(OsStr::from_bytes(b"\xff").to_owned()),
         "EMPTY" => Some("".into()),
         "FOUR" => Some("4".into()),
         _ => None,
@@ -61,91 +68,97 @@ fn a_short_file_has_every_default() {
     assert_eq!((program.args.len(), program.env.len(), program.files.len()), (0, 0, 0));
 }
 
+/// Each key there is.
+const EVERY_KEY: &str = r#"
+include = ["none/*.toml"]
+
+[server]
+listen = [
+    "127.0.0.1:0",
+    "unix:/run/s.sock",
+    { address = "[::1]:80", tls = true, proxy_protocol = true },
+]
+threads = 3
+slice = "250 us"
+drain = "1 min"
+drain_delay = "2 s"
+watch = false
+max_connections = 4
+max_streams = 5
+max_head = "6 KiB"
+max_headers = 7
+head_timeout = "8 s"
+idle_timeout = "9 s"
+body_timeout = "10 s"
+trace = "always"
+[server.forwarded]
+trust = ["10.0.0.0/8", "::1"]
+headers = "both"
+
+[tls]
+certificates = [{ certificate = "a.pem", key = "/etc/a.key" }]
+client_auth = "required"
+client_ca = "ca.pem"
+
+[admin]
+listen = "127.0.0.1:1"
+max_tenants = 2
+
+[access_log]
+file = "access.log"
+format = "json"
+
+[defaults.limits]
+wall_time = "2 s"
+memory = "1 MiB"
+
+[groups.g]
+weight = 3
+
+[tenants.shop]
+group = "g"
+authorities = ["Shop.example.com", "*.shop.example.com"]
+path = "/api/v1"
+program = "/opt/shop.elf"
+engine = "riscv"
+args = ["-v", "x y"]
+env = { LANG = "C" }
+files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
+ephemeral = false
+load = "start"
+cold_after = "never"
+warmup = ["/", "/list?page=1"]
+rollback_on_faults = 2
+concurrency = 7
+queue = 0
+queue_time = "70 ms"
+[tenants.shop.limits]
+instructions = 1_000_000
+boot_instructions = 2_000_000
+wall_time = "3 s"
+boot_time = "4 s"
+response_body = "5 MiB"
+response_time = "6 s"
+requests_per_second = 13
+burst = 14
+request_body = 6
+descriptors = 8
+threads = 9
+scratch = "10 KiB"
+log_lines = 11
+log_bytes = "12 KiB"
+
+[tenants.constant]
+default = true
+[tenants.constant.respond]
+status = 404
+headers = { Content-Type = "text/plain", X-Many = ["a", "b"] }
+body = "no"
+"#;
+
 #[test]
 fn every_key_arrives() {
-    let config = good(
-        r#"
-        [server]
-        listen = [
-            "127.0.0.1:0",
-            "unix:/run/s.sock",
-            { address = "[::1]:80", tls = true, proxy_protocol = true },
-        ]
-        threads = 3
-        slice = "250 us"
-        drain = "1 min"
-        drain_delay = "2 s"
-        watch = false
-        max_connections = 4
-        max_streams = 5
-        max_head = "6 KiB"
-        max_headers = 7
-        head_timeout = "8 s"
-        idle_timeout = "9 s"
-        body_timeout = "10 s"
-        trace = "always"
-        [server.forwarded]
-        trust = ["10.0.0.0/8", "::1"]
-        headers = "both"
-
-        [tls]
-        certificates = [{ certificate = "a.pem", key = "/etc/a.key" }]
-        client_auth = "required"
-        client_ca = "ca.pem"
-
-        [admin]
-        listen = "127.0.0.1:1"
-        max_tenants = 2
-
-        [access_log]
-        file = "access.log"
-        format = "json"
-
-        [defaults.limits]
-        wall_time = "2 s"
-        memory = "1 MiB"
-
-        [tenants.shop]
-        authorities = ["Shop.example.com", "*.shop.example.com"]
-        path = "/api/v1"
-        program = "/opt/shop.elf"
-        engine = "riscv"
-        args = ["-v", "x y"]
-        env = { LANG = "C" }
-        files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
-        ephemeral = false
-        load = "start"
-        cold_after = "never"
-        warmup = ["/", "/list?page=1"]
-        rollback_on_faults = 2
-        weight = 3
-        concurrency = 7
-        queue = 0
-        queue_time = "70 ms"
-        [tenants.shop.limits]
-        instructions = 1_000_000
-        boot_instructions = 2_000_000
-        wall_time = "3 s"
-        boot_time = "4 s"
-        response_body = "5 MiB"
-        response_time = "6 s"
-        requests_per_second = 13
-        burst = 14
-        request_body = 6
-        descriptors = 8
-        threads = 9
-        scratch = "10 KiB"
-        log_lines = 11
-        log_bytes = "12 KiB"
-
-        [tenants.constant]
-        default = true
-        [tenants.constant.respond]
-        status = 404
-        headers = { Content-Type = "text/plain", X-Many = ["a", "b"] }
-        body = "no"
-        "#,
-    );
+    let config = good(EVERY_KEY);
     let server = &config.server;
     let tls = Listen { tls: true, proxy_protocol: true, ..listen("[::1]:80") };
     assert_eq!(server.listen, [listen("127.0.0.1:0"), listen("unix:/run/s.sock"), tls]);
