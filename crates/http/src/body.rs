@@ -16,7 +16,7 @@ use crate::{flight::Flight, framing, watched::Watched};
 /// What hyper sends.
 pub(crate) enum ResponseBody {
     /// All of it.
-    Full(Bytes, #[allow(dead_code, reason = "until it is dropped")] Flight),
+    Full(Bytes, Flight),
     /// All of it, and trailers.
     Trailing(Box<Trailing>),
     /// The guest goes on while it is sent.
@@ -26,12 +26,14 @@ pub(crate) enum ResponseBody {
 pub(crate) struct Trailing {
     data: Bytes,
     trailers: Option<HeaderMap>,
-    _flight: Flight,
+    flight: Flight,
 }
 
 /// The rest of an exchange.
 pub(crate) struct Stream {
     serving: Watched,
+    /// What the guest has written, and was not taken yet.
+    ahead: Bytes,
     /// What is missing of the length that the guest announced.
     left: Option<u64>,
 }
@@ -47,16 +49,20 @@ pub(crate) enum BodyError {
 
 impl ResponseBody {
     pub(crate) fn full(data: Bytes, flight: Flight) -> Self {
+        if data.is_empty() {
+            // Nobody asks for it.
+            flight.land();
+        }
         Self::Full(data, flight)
     }
 
     pub(crate) fn trailing(data: Bytes, trailers: HeaderMap, flight: Flight) -> Self {
-        Self::Trailing(Box::new(Trailing { data, trailers: Some(trailers), _flight: flight }))
+        Self::Trailing(Box::new(Trailing { data, trailers: Some(trailers), flight }))
     }
 
     /// The rest of the exchange; of `length` bytes, if the guest announced that.
     pub(crate) fn serving(serving: Watched, length: Option<u64>) -> Self {
-        Self::Serving(Box::new(Stream { serving, left: length }))
+        Self::Serving(Box::new(Stream { serving, ahead: Bytes::new(), left: length }))
     }
 }
 
@@ -69,16 +75,20 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         Poll::Ready(match self.get_mut() {
-            Self::Full(bytes, _) => {
-                let bytes = std::mem::take(bytes);
-                (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)))
+            Self::Full(bytes, flight) => {
+                let piece = take_piece(bytes, flight);
+                if bytes.is_empty() {
+                    flight.land();
+                }
+                (!piece.is_empty()).then(|| Ok(Frame::data(piece)))
             }
             Self::Trailing(whole) => {
-                let data = std::mem::take(&mut whole.data);
-                if data.is_empty() {
+                let piece = take_piece(&mut whole.data, &whole.flight);
+                if piece.is_empty() {
+                    whole.flight.land();
                     whole.trailers.take().map(|map| Ok(Frame::trailers(map)))
                 } else {
-                    Some(Ok(Frame::data(data)))
+                    Some(Ok(Frame::data(piece)))
                 }
             }
             Self::Serving(stream) => ready!(stream.poll_frame(cx)),
@@ -103,20 +113,44 @@ impl Body for ResponseBody {
     }
 }
 
+/// What an HTTP/2 stream takes at a time: what hyper was given is out of our hands, and its client
+/// may let it wait there for as long as the connection lives.
+const PIECE: usize = 16 << 10;
+
+fn take_piece(bytes: &mut Bytes, flight: &Flight) -> Bytes {
+    if flight.is_stream() && bytes.len() > PIECE {
+        bytes.split_to(PIECE)
+    } else {
+        std::mem::take(bytes)
+    }
+}
+
 impl Stream {
+    fn first_piece(&mut self, data: Bytes) -> Bytes {
+        self.ahead = data;
+        take_piece(&mut self.ahead, self.serving.flight())
+    }
+
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.ahead.is_empty() {
+            let piece = take_piece(&mut self.ahead, self.serving.flight());
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
         let frame = ready!(self.serving.poll_frame(cx));
         let id = self.serving.id();
+        if !matches!(frame, Some(Ok(engine::Frame::Data(_)))) {
+            self.serving.flight().land();
+        }
         Poll::Ready(match frame {
             Some(Ok(engine::Frame::Data(data))) => match &mut self.left {
-                None => Some(Ok(Frame::data(data))),
+                None => Some(Ok(Frame::data(self.first_piece(data)))),
                 Some(left) => match left.checked_sub(data.len() as u64) {
                     Some(rest) => {
                         *left = rest;
-                        Some(Ok(Frame::data(data)))
+                        Some(Ok(Frame::data(self.first_piece(data))))
                     }
                     None => Some(Err(BodyError::Length(id))),
                 },

@@ -1,6 +1,6 @@
 //! What hyper lets through and HTTP does not: requests that others may read in another way than we do.
 
-use http::{Method, Uri, Version, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header, request::Parts};
 use http_body::Body;
 use hyper::body::Incoming;
 
@@ -25,6 +25,66 @@ pub(crate) fn check(request: &Parts, body: &Incoming) -> Result<(), &'static str
         check_coding(request)?;
     }
     Ok(())
+}
+
+/// Says what is wrong with an HTTP/2 request, which h2 has found to be well formed. What is right
+/// looks like HTTP/1 afterwards: a guest need not know what its client speaks.
+pub(crate) fn check_stream(
+    request: &mut Parts,
+    max_headers: usize,
+) -> Result<(), (StatusCode, &'static str)> {
+    let bad = |text| Err((StatusCode::BAD_REQUEST, text));
+    if request.method == Method::CONNECT {
+        return bad("this is not a proxy");
+    }
+    if request.headers.len() > max_headers {
+        return Err((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers"));
+    }
+    let mut hosts = request.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), request.uri.authority()) {
+        _ if hosts.next().is_some() => return bad("the request has more than one host header"),
+        (None, None) => return bad("the request has no authority"),
+        (_, Some(name)) if !is_authority(name.as_str().as_bytes()) => {
+            return bad("the authority is malformed");
+        }
+        (Some(host), None) if !is_authority(host.as_bytes()) => {
+            return bad("the host header is malformed");
+        }
+        // RFC 9113 §8.3.1.
+        (Some(host), Some(name))
+            if !host.as_bytes().eq_ignore_ascii_case(name.as_str().as_bytes()) =>
+        {
+            return bad("authority and host header differ");
+        }
+        (None, Some(name)) => HeaderValue::from_str(name.as_str()).ok(),
+        (Some(_), _) => None,
+    };
+    let path = request.uri.path();
+    let is_server = path == "*" && request.method == Method::OPTIONS;
+    if !is_server && !path.starts_with('/') {
+        return bad("the path is malformed");
+    }
+    if let Some(host) = host {
+        request.headers.insert(header::HOST, host);
+    }
+    let mut uri = std::mem::take(&mut request.uri).into_parts();
+    (uri.scheme, uri.authority) = (None, None);
+    request.uri = Uri::from_parts(uri).unwrap_or_default();
+    join_cookies(&mut request.headers);
+    Ok(())
+}
+
+/// RFC 9113 §8.2.3: HTTP/2 may split what is one header elsewhere.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    if cookies.next().is_none() || cookies.next().is_none() {
+        return;
+    }
+    let all: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
 }
 
 /// RFC 9112 §3.2: `*` is for OPTIONS, a bare authority for CONNECT, and an absolute target is a

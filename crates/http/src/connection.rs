@@ -3,13 +3,14 @@
 use std::{
     error::Error as _,
     future::{Future, poll_fn},
+    io,
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use tokio::io::ReadBuf;
 
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
     open::Open,
     patience::Watch,
     peer::Peer,
+    preface::{self, Protocol},
+    streams::Streams,
     transport::{Socket, Stream, Transport},
     wire::{Io, Wait, Wire},
 };
@@ -40,21 +43,48 @@ const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
 pub(crate) async fn serve(
     stream: Stream,
     peer: Peer,
-    _listen: Arc<Listen>,
+    listen: Arc<Listen>,
     host: Rc<Host>,
     listed: Listed,
 ) {
     let entry = &listed.entry;
-    let transport = Transport::Plain(Socket::new(stream));
+    let established = until_told(entry, establish(stream, peer, &listen, entry)).await;
+    let Established { transport, peer, protocol } = match established {
+        Some(Ok(Some(established))) => established,
+        Some(Ok(None)) | None => return,
+        Some(Err(error)) => return tracing::debug!(%error, "a connection was not established"),
+    };
     let wire = Wire::new(transport, entry.clone());
     let open = Open::new(wire.clone(), peer);
-    let front = Front {
-        reactor: host.reactor.clone(),
-        body_timeout: host.options.body_timeout,
-        open: open.clone(),
+    let front = Front { host: host.clone(), open: open.clone() };
+    let io = Io::new(wire.clone());
+    let result = match protocol {
+        Protocol::Http1 => drive(host.http1.serve_connection(io, front), &wire).await,
+        Protocol::Http2 => {
+            entry.set_streams();
+            drive(host.http2.serve_connection(io, front), &wire).await
+        }
     };
-    let connection = host.http1.serve_connection(Io::new(wire.clone()), front);
-    end(drive(connection, &wire).await, &open).await;
+    end(result, &open).await;
+}
+
+/// A connection before its first request.
+struct Established {
+    transport: Transport,
+    peer: Peer,
+    protocol: Protocol,
+}
+
+/// Finds out who is there and what is spoken. `None` if nobody says anything.
+async fn establish(
+    stream: Stream,
+    peer: Peer,
+    _listen: &Listen,
+    entry: &Entry,
+) -> io::Result<Option<Established>> {
+    let mut socket = Socket::new(stream);
+    let Some(protocol) = preface::detect(&mut socket, entry).await? else { return Ok(None) };
+    Ok(Some(Established { transport: Transport::Plain(socket), peer, protocol }))
 }
 
 /// A connection of hyper's.
@@ -64,6 +94,12 @@ trait Speaks: Future<Output = hyper::Result<()>> {
 }
 
 impl Speaks for http1::Connection<Io, Front> {
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl Speaks for http2::Connection<Io, Front, Streams> {
     fn graceful_shutdown(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
@@ -105,7 +141,7 @@ async fn drive(connection: impl Speaks, wire: &Rc<Wire>) -> Result<(), End> {
                 Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
                 Poll::Ready(Ok(())) => match wire.wait() {
                     Wait::Nothing => {
-                        if !entry.has_exchanges() {
+                        if entry.has_streams() || !entry.has_exchanges() {
                             entry.patience.end();
                         }
                         Poll::Pending
@@ -201,7 +237,12 @@ async fn until_told<T>(entry: &Entry, future: impl Future<Output = T>) -> Option
         }
         match entry.order() {
             Some(Order::Cut | Order::HeadTimeout) => Poll::Ready(None),
-            Some(Order::Close) | None => Poll::Pending,
+            // It has to hurry.
+            Some(Order::Close) => {
+                entry.begin_close();
+                Poll::Pending
+            }
+            None => Poll::Pending,
         }
     })
     .await

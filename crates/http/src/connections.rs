@@ -55,6 +55,8 @@ pub(crate) struct Entry {
     /// Milliseconds of the clock.
     since: Cell<u64>,
     exchanges: Cell<u32>,
+    /// Whether heads come in streams, so that bytes do not begin one.
+    has_streams: Cell<bool>,
     /// Whether the client does not take what is there for it.
     is_stalled: Cell<bool>,
     order: Cell<Option<Order>>,
@@ -84,6 +86,7 @@ impl Entry {
             since: Cell::new(clock.stamp()),
             clock,
             exchanges: Cell::new(0),
+            has_streams: Cell::new(false),
             is_stalled: Cell::new(false),
             order: Cell::new(order),
             waker: RefCell::new(Waker::noop().clone()),
@@ -109,10 +112,25 @@ impl Entry {
     /// Bytes of a request have come.
     pub(crate) fn received(&self) {
         match self.phase.get() {
+            _ if self.has_streams.get() => {}
             Phase::Fresh => self.phase.set(Phase::Head),
             Phase::Idle if self.exchanges.get() == 0 => self.enter(Phase::Head),
             _ => {}
         }
+    }
+
+    /// The connection speaks HTTP/2. Its first request has to come in the time for a head; how
+    /// long those after it take does not matter, since they hold up nothing.
+    pub(crate) fn set_streams(&self) {
+        self.has_streams.set(true);
+        if self.phase.get() == Phase::Head {
+            self.phase.set(Phase::Fresh);
+        }
+    }
+
+    /// Whether it speaks HTTP/2.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.has_streams.get()
     }
 
     /// Whether the head of a request has begun and not ended.
@@ -147,7 +165,9 @@ impl Entry {
 
     /// From here on it may take a moment to close.
     pub(crate) fn begin_close(&self) {
-        self.enter(Phase::Closing);
+        if self.phase.get() != Phase::Closing {
+            self.enter(Phase::Closing);
+        }
     }
 
     fn enter(&self, phase: Phase) {
@@ -155,7 +175,7 @@ impl Entry {
         self.since.set(self.clock.stamp());
     }
 
-    fn tell(&self, order: Order) {
+    pub(crate) fn tell(&self, order: Order) {
         self.order.set(Some(order));
         self.waker.borrow().wake_by_ref();
     }

@@ -1,6 +1,6 @@
 //! An exchange as its connection sees it.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use crate::{connections::Entry, open::Open, patience::Patience};
 
@@ -10,18 +10,24 @@ pub(crate) struct Flight {
     open: Rc<Open>,
     /// That of an HTTP/2 stream.
     stream: Option<Rc<Patience>>,
+    /// Whether the response was handed over, or broke off on our side.
+    has_landed: Cell<bool>,
 }
 
 impl Flight {
-    /// An exchange of an HTTP/1 connection.
-    pub(crate) fn new(open: Rc<Open>) -> Self {
+    /// An exchange of an HTTP/1 connection, or of an HTTP/2 stream.
+    pub(crate) fn new(open: Rc<Open>, stream: Option<Rc<Patience>>) -> Self {
         open.entry().begin_exchange();
-        Self { open, stream: None }
+        Self { open, stream, has_landed: Cell::new(false) }
     }
 
     /// The connection it came by.
     pub(crate) fn open(&self) -> &Rc<Open> {
         &self.open
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     fn entry(&self) -> &Entry {
@@ -32,11 +38,19 @@ impl Flight {
     pub(crate) fn patience(&self) -> &Patience {
         self.stream.as_deref().unwrap_or(&self.entry().patience)
     }
+
+    /// The response needs the client no longer.
+    pub(crate) fn land(&self) {
+        self.has_landed.set(true);
+    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         self.patience().set_sandbox(None);
         self.entry().end_exchange();
+        if self.is_stream() {
+            self.open.count_stream(self.has_landed.get());
+        }
     }
 }

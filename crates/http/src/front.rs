@@ -6,20 +6,20 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts};
 use hyper::{body::Incoming, service::Service};
 use sandtide_engine::ResponseHead;
-use sandtide_runtime::{Begun, Reactor, Reply, Whole};
+use sandtide_runtime::{Begun, Reply, Whole};
 
 use crate::{
     body::ResponseBody,
     check,
     flight::Flight,
     framing::{self, Content},
+    host::Host,
     open::Open,
     source::request_body,
     watched::Watched,
@@ -27,15 +27,24 @@ use crate::{
 
 /// Answers the requests of one connection.
 pub(crate) struct Front {
-    pub(crate) reactor: Rc<Reactor>,
-    pub(crate) body_timeout: Duration,
+    pub(crate) host: Rc<Host>,
     pub(crate) open: Rc<Open>,
 }
 
 /// A response to come.
 pub(crate) enum Answering {
+    Begin(Option<Box<Begin>>),
     Ready(Option<Response<ResponseBody>>),
     Serving(Option<Pending>),
+}
+
+/// A request on an HTTP/2 stream. Hyper calls for all requests that have arrived before it lets
+/// any other task run, so that each begins when its own task does.
+pub(crate) struct Begin {
+    host: Rc<Host>,
+    parts: Parts,
+    incoming: Incoming,
+    flight: Flight,
 }
 
 /// An exchange that has not answered yet.
@@ -53,23 +62,50 @@ impl Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let (parts, incoming) = request.into_parts();
-        let flight = Flight::new(self.open.clone());
-        if let Err(text) = check::check(&parts, &incoming) {
-            return Answering::Ready(Some(bad_request(text, flight)));
+        if self.open.entry().has_streams() {
+            let flight = Flight::new(self.open.clone(), Some(self.host.streams.announce()));
+            let begin = Begin { host: self.host.clone(), parts, incoming, flight };
+            return Answering::Begin(Some(Box::new(begin)));
         }
-        let is_head = parts.method == Method::HEAD;
-        // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
-        let informs = parts.version == Version::HTTP_11;
+        let flight = Flight::new(self.open.clone(), None);
+        if let Err(text) = check::check(&parts, &incoming) {
+            let mut response = refusal(StatusCode::BAD_REQUEST, text, flight);
+            // What follows on this connection may be part of what was not understood.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return Answering::Ready(Some(response));
+        }
         // Most guests answer in this call. Hyper polls what we return right after it, so nothing
         // is lost with a context that wakes nobody.
-        let mut cx = Context::from_waker(Waker::noop());
-        let body = |limit| request_body(incoming, limit, &self.open, self.body_timeout);
-        match self.reactor.begin(&mut cx, parts, body) {
-            Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
-            Begun::Serving(serving) => {
-                let serving = Watched::new(serving, flight, informs);
-                Answering::Serving(Some(Pending { serving, is_head, unsent: None }))
-            }
+        begin(&mut Context::from_waker(Waker::noop()), &self.host, parts, incoming, flight)
+    }
+}
+
+/// Begins the exchange of a request that is well formed.
+fn begin(
+    cx: &mut Context<'_>,
+    host: &Host,
+    parts: Parts,
+    incoming: Incoming,
+    flight: Flight,
+) -> Answering {
+    let is_head = parts.method == Method::HEAD;
+    // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
+    let informs = parts.version == Version::HTTP_11;
+    let body = |limit| request_body(incoming, limit, flight.open(), host.options.body_timeout);
+    match host.reactor.begin(cx, parts, body) {
+        Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
+        Begun::Serving(serving) => {
+            let serving = Watched::new(serving, flight, informs);
+            Answering::Serving(Some(Pending { serving, is_head, unsent: None }))
+        }
+    }
+}
+
+impl Begin {
+    fn begin(mut self, cx: &mut Context<'_>) -> Answering {
+        match check::check_stream(&mut self.parts, self.host.options.max_headers) {
+            Ok(()) => begin(cx, &self.host, self.parts, self.incoming, self.flight),
+            Err((status, text)) => Answering::Ready(Some(refusal(status, text, self.flight))),
         }
     }
 }
@@ -78,7 +114,13 @@ impl Future for Answering {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        if let Self::Begin(begin) = this {
+            let Some(begin) = begin.take() else { return Poll::Pending };
+            *this = begin.begin(cx);
+        }
+        match this {
+            Self::Begin(_) => Poll::Pending,
             Self::Ready(response) => match response.take() {
                 Some(response) => Poll::Ready(Ok(response)),
                 None => Poll::Pending,
@@ -133,15 +175,13 @@ impl Pending {
 }
 
 #[cold]
-fn bad_request(text: &'static str, flight: Flight) -> Response<ResponseBody> {
-    let body = ResponseBody::full(format!("400: {text}\n").into(), flight);
+fn refusal(status: StatusCode, text: &'static str, flight: Flight) -> Response<ResponseBody> {
+    let body = ResponseBody::full(format!("{}: {text}\n", status.as_u16()).into(), flight);
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+    *response.status_mut() = status;
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    // What follows on this connection may be part of what was not understood.
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -159,10 +199,11 @@ fn response(whole: Whole, is_head: bool, flight: Flight) -> Response<ResponseBod
     let body = match Content::of(is_head, status) {
         Content::Never => ResponseBody::full(Bytes::new(), flight),
         Content::HeadOnly => {
-            if let (true, Some(length)) = (body.is_empty(), announced) {
+            let length = if body.is_empty() { announced } else { Some(body.len() as u64) };
+            if let Some(length) = length {
                 headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
-            ResponseBody::full(body, flight)
+            ResponseBody::full(Bytes::new(), flight)
         }
         Content::Body => match trailers {
             None => ResponseBody::full(body, flight),

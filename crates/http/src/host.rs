@@ -2,10 +2,15 @@
 
 use std::rc::Rc;
 
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use sandtide_runtime::Reactor;
 
-use crate::{connections::Connections, doorbell::Doorbell, options::Options};
+use crate::{
+    connections::Connections,
+    doorbell::Doorbell,
+    options::Options,
+    streams::{self, Streams},
+};
 
 /// Hyper's default, for which it needs no allocation.
 const HYPER_HEADERS: usize = 100;
@@ -16,6 +21,8 @@ pub(crate) struct Host {
     pub(crate) connections: Rc<Connections>,
     pub(crate) doorbell: Rc<Doorbell>,
     pub(crate) http1: http1::Builder,
+    pub(crate) http2: http2::Builder<Streams>,
+    pub(crate) streams: Streams,
     pub(crate) options: Options,
 }
 
@@ -28,7 +35,16 @@ impl Host {
     ) -> Rc<Self> {
         let share = options.max_connections.div_ceil(reactors).max(1);
         let connections = Rc::new(Connections::new(&options, share));
-        Rc::new(Self { reactor, connections, doorbell, http1: http1(&options), options })
+        let streams = Streams::default();
+        Rc::new(Self {
+            reactor,
+            connections,
+            doorbell,
+            http1: http1(&options),
+            http2: streams::http2(&options, streams.clone()),
+            streams,
+            options,
+        })
     }
 }
 

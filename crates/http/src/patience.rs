@@ -45,6 +45,7 @@ impl Patience {
 
     /// A complete response goes out. Its time is counted from when it does not.
     pub(crate) fn begin_whole(&self, time: Duration) {
+        self.is_handed.set(true);
         self.response_time.set(time);
     }
 
@@ -63,7 +64,7 @@ impl Patience {
         self.is_handed.set(is_handed);
     }
 
-    #[allow(dead_code, reason = "HTTP/1 sees it by the socket")]
+    /// Whether it does: an HTTP/1 connection sees that by its socket.
     pub(crate) fn is_handed(&self) -> bool {
         self.is_handed.get()
     }

@@ -41,7 +41,6 @@ impl Socket {
     }
 
     /// Gives bytes back, to be read again.
-    #[allow(dead_code, reason = "nobody looks ahead")]
     pub(crate) fn unread(&mut self, bytes: Bytes) {
         debug_assert!(self.ahead.is_empty(), "nothing is read while something is ahead");
         self.ahead = bytes;

@@ -24,6 +24,10 @@ impl Watched {
         watched
     }
 
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
     pub(crate) fn id(&self) -> ExchangeId {
         self.serving.id()
     }
