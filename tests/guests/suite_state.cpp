@@ -2,6 +2,7 @@
 //
 //     /           the version and the text
 //     /set?TEXT   sets the text
+//     /hints      early hints first
 //
 // Some texts make on_save (`save-…`) or on_restore (`restore-…`) fail: `-throw` refuses, `-trap`
 // faults, `-spin` computes for ever. `big-N` saves N bytes. The suite is tests/tests/state.rs.
@@ -40,6 +41,8 @@ int main()
     return sandtide::serve([&](sandtide::Request &request) {
         if (request.path() == "/set")
             kept = request.query();
+        if (request.path() == "/hints")
+            request.early_hints("</style.css>; rel=preload");
         return sandtide::Response().text(std::string(version ? version : "?") + " " + kept);
     });
 }

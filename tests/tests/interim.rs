@@ -67,6 +67,18 @@ fn hints_come_before_the_response() {
 }
 
 #[test]
+fn hints_come_from_cpp() {
+    let Some(program) = guest("suite_state.cpp") else { return };
+    let server = Server::start(&format!(
+        "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {program:?}\n"
+    ));
+    let mut client = server.connect();
+    client.send(&get("/hints").bytes());
+    assert_eq!(head(&mut client), HINTS);
+    assert_eq!(answer(&mut client), "? fresh");
+}
+
+#[test]
 fn hints_come_while_the_guest_waits_for_the_body() {
     let Some(server) = serve() else { return };
     let mut client = server.connect();
