@@ -42,6 +42,11 @@ const MASK: u64 = 0x5aa5_c33c_0ff0_1e2d;
 
 /// A server with these tenants of the guest: a name, lines of its table, lines of its limits.
 fn serve(tenants: &[(&str, &str, &str)]) -> Option<(Server, tempfile::TempDir)> {
+    serve_with("", tenants)
+}
+
+/// The same, with these lines in `[server]`.
+fn serve_with(server: &str, tenants: &[(&str, &str, &str)]) -> Option<(Server, tempfile::TempDir)> {
     let program = guest("suite_isolation.c")?;
     let files = tempfile::tempdir().expect("a temporary directory");
     fs::write(files.path().join("file"), "granted").expect("the directory is ours");
@@ -57,7 +62,7 @@ fn serve(tenants: &[(&str, &str, &str)]) -> Option<(Server, tempfile::TempDir)> 
         )
         .expect("a String takes everything");
     }
-    Some((Server::start(&config), files))
+    Some((Server::start_with(&format!("threads = 1\n{server}"), &config), files))
 }
 
 /// A secret of its own for each place (splitmix64).
@@ -84,12 +89,17 @@ const CLEAN: &str = "200 clean";
 
 /// Plants in every place, ends so, and expects the next request to find nothing.
 fn nothing_is_left_after(ending: &str, limits: &str, end: impl Fn(&Server, &Request)) {
-    let Some((server, _files)) = serve(&[("guest", "", limits)]) else { return };
+    if let Some((server, _files)) = serve(&[("guest", "", limits)]) {
+        nothing_is_left_on(&server, ending, end);
+    }
+}
+
+fn nothing_is_left_on(server: &Server, ending: &str, end: impl Fn(&Server, &Request)) {
     let mut found = String::new();
     for place in PLACES {
-        assert_eq!(probe(&server, "guest", place), CLEAN, "{place}, before anything was planted");
-        end(&server, &plant("guest", place, ending));
-        let left = probe(&server, "guest", place);
+        assert_eq!(probe(server, "guest", place), CLEAN, "{place}, before anything was planted");
+        end(server, &plant("guest", place, ending));
+        let left = probe(server, "guest", place);
         if left != CLEAN {
             // Writing to a String cannot fail.
             let _ = writeln!(found, "{place}: {left}");
@@ -170,6 +180,16 @@ fn nothing_is_left_after_the_client_has_gone_in_its_request() {
         let mut client = server.connect();
         client.send(&request.clone().header("content-length", "100000").body("a part").bytes());
         server.log.wait_since(mark, "planted", |line| line.contains("planted"));
+    });
+}
+
+#[test]
+fn nothing_is_left_after_a_client_that_falls_silent() {
+    let tenants = [("guest", "", "")];
+    let Some((server, _files)) = serve_with("body_timeout = \"20 ms\"", &tenants) else { return };
+    nothing_is_left_on(&server, "client-in-request", |server, request| {
+        let request = request.clone().header("content-length", "100000").body("a part");
+        answered(408)(server, &request);
     });
 }
 
