@@ -178,8 +178,8 @@ fn restore(
 fn wait_for_hold(slot: &Arc<Slot>, patience: Duration) -> Result<Hold, HandOverError> {
     let mut ticket = match Hold::enter_first(slot) {
         Entry::Held(hold) => return Ok(hold),
-        Entry::Waiting(ticket) => ticket,
-        Entry::Full => return Err(HandOverError::Busy(Duration::ZERO)),
+        Entry::Waiting(ticket, _) => ticket,
+        Entry::Turned(_) => return Err(HandOverError::Busy(Duration::ZERO)),
     };
     let until = Instant::now() + patience;
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -148,12 +148,12 @@ impl Local {
     pub(crate) fn admit(self: &Rc<Self>) -> Admitted {
         let Admission { queue, queue_time, .. } = self.tenant.admission;
         if let (false, Some(desk)) = (self.tenant.ephemeral, &self.desk) {
-            return match Hold::enter(&desk.slot, queue) {
+            return match Hold::enter(&desk.slot, queue, queue_time) {
                 Entry::Held(hold) => Admitted::Now(Home::Stateful(hold)),
-                Entry::Waiting(ticket) => {
-                    Admitted::Waiting(Ticket::Stateful(ticket), self.timers.now() + queue_time)
+                Entry::Waiting(ticket, time) => {
+                    Admitted::Waiting(Ticket::Stateful(ticket), self.timers.now() + time)
                 }
-                Entry::Full => Admitted::Turned(Turned::Full(queue_time)),
+                Entry::Turned(turned) => Admitted::Turned(turned),
             };
         }
         if self.queue.borrow().is_empty() && self.has_room() {

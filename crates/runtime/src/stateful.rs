@@ -8,9 +8,10 @@ use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
-use crate::{pool::Clean, slot::Slot, version::Version};
+use crate::{pool::Clean, pressure::Pressure, queue::Turned, slot::Slot, version::Version};
 
 /// The sandbox and the line before it.
 #[derive(Default)]
@@ -26,7 +27,18 @@ struct Inner {
     kept: Option<(Clean, Arc<Version>)>,
     holder: Option<u64>,
     next_ticket: u64,
-    line: VecDeque<(u64, Waker)>,
+    line: VecDeque<Waiter>,
+    pressure: Pressure,
+}
+
+struct Waiter {
+    ticket: u64,
+    waker: Waker,
+    came: Instant,
+    /// How many were before it.
+    ahead: usize,
+    /// `None` for as long as it takes.
+    until: Option<Instant>,
 }
 
 /// The sole right to the sandbox. Dropping it hands it on.
@@ -44,8 +56,9 @@ pub(crate) struct HoldTicket {
 /// What came of asking for the sandbox.
 pub(crate) enum Entry {
     Held(Hold),
-    Waiting(HoldTicket),
-    Full,
+    /// For so long at most.
+    Waiting(HoldTicket, Duration),
+    Turned(Turned),
 }
 
 impl Stateful {
@@ -96,43 +109,73 @@ fn retire(sandbox: Option<(Clean, Arc<Version>)>) {
 }
 
 impl Inner {
-    /// Gives the sandbox to the next in line; wake it without the lock.
+    /// Gives the sandbox to the next in line that is not too late; wake it without the lock.
     #[must_use]
     fn hand_on(&mut self) -> Option<Waker> {
-        let next = self.line.pop_front();
-        self.holder = next.as_ref().map(|(ticket, _)| *ticket);
-        next.map(|(_, waker)| waker)
+        self.holder = None;
+        let now = (!self.line.is_empty()).then(Instant::now)?;
+        while let Some(next) = self.line.pop_front() {
+            let Some(until) = next.until else {
+                self.holder = Some(next.ticket);
+                return Some(next.waker);
+            };
+            self.pressure.waited(now.saturating_duration_since(next.came), next.ahead);
+            // Who is too late is about to be told so by its own timer.
+            if until > now {
+                self.holder = Some(next.ticket);
+                return Some(next.waker);
+            }
+        }
+        None
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+}
+
+impl Waiter {
+    fn new(ticket: u64, ahead: usize, now: Instant, until: Option<Instant>) -> Self {
+        Self { ticket, waker: Waker::noop().clone(), came: now, ahead, until }
     }
 }
 
 impl Hold {
-    /// Takes the right to the tenant's sandbox, or one of `queue` places in the line.
-    pub(crate) fn enter(slot: &Arc<Slot>, queue: u32) -> Entry {
+    /// Takes the right to the tenant's sandbox, or one of `queue` places in the line, for
+    /// `longest` at most.
+    pub(crate) fn enter(slot: &Arc<Slot>, queue: u32, longest: Duration) -> Entry {
         let mut inner = slot.stateful.inner();
-        let ticket = inner.next_ticket;
-        inner.next_ticket += 1;
         if inner.holder.is_none() {
+            let ticket = inner.ticket();
             inner.holder = Some(ticket);
-            Entry::Held(Self { slot: slot.clone() })
-        } else if inner.line.len() < queue as usize {
-            inner.line.push_back((ticket, Waker::noop().clone()));
-            Entry::Waiting(HoldTicket { slot: slot.clone(), ticket: Some(ticket) })
-        } else {
-            Entry::Full
+            return Entry::Held(Self { slot: slot.clone() });
+        }
+        let (ahead, now) = (inner.line.len(), Instant::now());
+        if ahead >= queue as usize {
+            return Entry::Turned(Turned::Full(inner.pressure.wait(ahead).max(longest)));
+        }
+        match inner.pressure.admit(ahead, longest, now) {
+            Ok(until) => {
+                let ticket = inner.ticket();
+                inner.line.push_back(Waiter::new(ticket, ahead, now, Some(until)));
+                let ticket = HoldTicket { slot: slot.clone(), ticket: Some(ticket) };
+                Entry::Waiting(ticket, until - now)
+            }
+            Err(wait) => Entry::Turned(Turned::TooLong(wait)),
         }
     }
 
     /// Waits for the right to the sandbox before all who wait. For who replaces it.
     pub(crate) fn enter_first(slot: &Arc<Slot>) -> Entry {
         let mut inner = slot.stateful.inner();
-        let ticket = inner.next_ticket;
-        inner.next_ticket += 1;
+        let ticket = inner.ticket();
         if inner.holder.is_none() {
             inner.holder = Some(ticket);
             return Entry::Held(Self { slot: slot.clone() });
         }
-        inner.line.push_front((ticket, Waker::noop().clone()));
-        Entry::Waiting(HoldTicket { slot: slot.clone(), ticket: Some(ticket) })
+        inner.line.push_front(Waiter::new(ticket, 0, Instant::now(), None));
+        Entry::Waiting(HoldTicket { slot: slot.clone(), ticket: Some(ticket) }, Duration::MAX)
     }
 
     /// Keeps the sandbox of the version before, should that come back.
@@ -177,8 +220,8 @@ impl HoldTicket {
             self.ticket = None;
             return Poll::Ready(Hold { slot: self.slot.clone() });
         }
-        if let Some((_, waker)) = inner.line.iter_mut().find(|(other, _)| *other == ticket) {
-            waker.clone_from(cx.waker());
+        if let Some(waiter) = inner.line.iter_mut().find(|waiter| waiter.ticket == ticket) {
+            waiter.waker.clone_from(cx.waker());
         }
         Poll::Pending
     }
@@ -191,7 +234,7 @@ impl Drop for HoldTicket {
         let next = if inner.holder == Some(ticket) {
             inner.hand_on()
         } else {
-            inner.line.retain(|(other, _)| *other != ticket);
+            inner.line.retain(|waiter| waiter.ticket != ticket);
             None
         };
         drop(inner);

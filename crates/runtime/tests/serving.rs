@@ -438,6 +438,24 @@ fn who_waits_too_long_for_admission_is_refused() {
 }
 
 #[test]
+fn who_is_too_late_for_a_state_holds_nobody_up() {
+    let gate = Gate::new();
+    let wait = [vec![Act::Wait(gate.clone())], answer("x")].concat();
+    let bench = bench([("/wait", wait), ("/1", answer("1"))], |tenant| {
+        tenant.ephemeral = false;
+        tenant.admission.queue_time = Duration::from_nanos(1);
+    });
+    let mut holder = bench.serving("/wait");
+    let mut late = bench.serving("/1");
+    assert!(late.poll_head(&mut noop()).is_pending());
+    gate.open();
+    assert!(matches!(head(&mut holder), Reply::Whole(_)));
+    assert_eq!(text(&bench.whole("/1")), "1", "before the host has polled the late one");
+    bench.clock.fire_all();
+    assert_eq!(refused(&mut late), 503);
+}
+
+#[test]
 fn a_body_over_the_limit_never_reaches_the_guest() {
     let bench = bench([("/", answer("x"))], |tenant| tenant.limits.request_body = 3);
     let (parts, ()) = http::Request::post("/").body(()).unwrap().into_parts();
