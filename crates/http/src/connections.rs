@@ -225,6 +225,8 @@ pub(crate) struct Connections {
     is_draining: Cell<bool>,
     next_key: Cell<u64>,
     open: RefCell<HashMap<u64, Rc<Entry>>>,
+    /// Whether a connection waits for room that was not there when it came.
+    is_full: Cell<bool>,
     /// Waits for one to end.
     waiting: RefCell<Vec<Waker>>,
 }
@@ -246,6 +248,7 @@ impl Connections {
             capacity,
             is_draining: Cell::new(false),
             next_key: Cell::new(0),
+            is_full: Cell::new(false),
             open: RefCell::default(),
             waiting: RefCell::default(),
         }
@@ -263,7 +266,9 @@ impl Connections {
 
     /// Ready when there is room for one more.
     pub(crate) fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_below(cx, self.capacity)
+        let room = self.poll_below(cx, self.capacity);
+        self.is_full.set(room.is_pending());
+        room
     }
 
     /// Ready when none is open.
@@ -311,7 +316,7 @@ impl Connections {
         self.clock.period
     }
 
-    /// Tells those to end whose time is up.
+    /// Tells those to end whose time is up, and one that has become idle if another waits for room.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         self.clock.now.set((now - self.clock.start).as_millis() as u64);
@@ -319,6 +324,9 @@ impl Connections {
             if let Some(order) = entry.due(now, &self.options) {
                 entry.tell(order);
             }
+        }
+        if self.is_full.get() && self.len() >= self.capacity {
+            self.close_one();
         }
     }
 }
@@ -404,5 +412,21 @@ mod tests {
         assert!(connections.poll_room(&cx).is_pending());
         drop(old);
         assert!(connections.poll_room(&cx).is_ready());
+    }
+
+    /// None was idle when it came; one is later.
+    #[test]
+    fn one_that_waits_for_room_gets_it_from_who_becomes_idle() {
+        let connections = connections(1);
+        let busy = connections.add();
+        busy.entry.begin_exchange();
+        let cx = Context::from_waker(Waker::noop());
+        assert!(connections.poll_room(&cx).is_pending());
+        connections.close_one();
+        connections.sweep();
+        assert_eq!(busy.entry.take_order(), None);
+        busy.entry.end_exchange();
+        connections.sweep();
+        assert_eq!(busy.entry.take_order(), Some(Order::Close));
     }
 }
