@@ -5,6 +5,8 @@
  *     /stream?<n>      before a streamed body
  *     /trailers?<n>    behind a streamed body
  *     /count           how many there are
+ *     /fields?<n>      with n harmless headers
+ *     /long-field?<n>  with a header of n bytes
  *     else             the last part of the path
  */
 #include <stdio.h>
@@ -61,6 +63,22 @@ static void answer(struct sandtide_string path, struct sandtide_string query)
         sandtide_begin(200, NULL, 0);
         sandtide_write("body", 4);
         sandtide_finish(field, 1);
+    } else if (sandtide_equal(path, "/fields")) {
+        size_t many = strtoul(text, NULL, 10);
+        struct sandtide_field *all = calloc(many, sizeof(*all));
+        for (size_t i = 0; i < many; i++)
+            all[i] = (struct sandtide_field)SANDTIDE_FIELD("x-many", "a");
+        sandtide_respond(200, all, many, "body", 4);
+        free(all);
+    } else if (sandtide_equal(path, "/long-field")) {
+        struct sandtide_field one = SANDTIDE_FIELD("x-long", "");
+        size_t length = strtoul(text, NULL, 10);
+        char *value = malloc(length);
+        memset(value, 'x', length);
+        one.value = value;
+        one.value_length = (uint32_t)length;
+        sandtide_respond(200, &one, 1, "body", 4);
+        free(value);
     } else if (sandtide_equal(path, "/count")) {
         snprintf(text, sizeof(text), "%zu", count);
         sandtide_respond_text(200, text);
