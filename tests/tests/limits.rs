@@ -281,7 +281,7 @@ fn does_not_boot(how: &str, limits: &str, expected: &[&str]) {
     let config = format!(
         "[tenants.neighbour]\nauthorities = \"neighbour.test\"\nprogram = {program:?}\n\
          [tenants.guest]\nauthorities = \"guest.test\"\nprogram = {program:?}\n\
-         args = [\"{how}\"]\n[tenants.guest.limits]\n{limits}\n"
+         args = [\"{how}\"]\nload = \"start\"\n[tenants.guest.limits]\n{limits}\n"
     );
     let server = Server::start(&config);
     let response = server.get("guest", "/ok");

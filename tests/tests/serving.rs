@@ -279,7 +279,7 @@ fn constants_answer_as_configured() {
 
 #[test]
 fn python_programs_are_served() {
-    let Some(page) = tenant("page", "python/page.py", "") else { return };
+    let Some(page) = tenant("page", "python/page.py", "load = \"start\"") else { return };
     let Some(request) = tenant("request", "python-request/page.py", "") else { return };
     let server = Server::start(&[page, request].concat());
     let hello = server.log.wait("the line of on_init", |line| line.contains("Hello from Python"));

@@ -3,11 +3,9 @@
 //! Each command is a file of its own under `commands`. Data goes to standard output, everything
 //! else to standard error.
 
-mod choose;
 mod commands;
 mod engines;
 mod exchange;
-mod loading;
 mod report;
 mod signals;
 

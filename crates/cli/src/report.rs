@@ -12,9 +12,9 @@ use std::{fmt::Write as _, io::IsTerminal as _};
 
 use sandtide_build::BuildError;
 use sandtide_config::{ListenError, LoadError as ConfigError, Problems};
+use sandtide_control::{ConfigureError, LoadFailed, choose::ChooseError};
 use sandtide_engine::{Fault, LoadError, Usage};
 use sandtide_http::BindError;
-use sandtide_runtime::TableError;
 use tracing_subscriber::EnvFilter;
 
 /// An error of the command line itself, with what to do about it.
@@ -23,17 +23,11 @@ use tracing_subscriber::EnvFilter;
 pub struct Hinted {
     message: String,
     hint: String,
-    source: Option<std::io::Error>,
 }
 
 impl Hinted {
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into(), source: None }
-    }
-
-    pub fn because(mut self, source: std::io::Error) -> Self {
-        self.source = Some(source);
-        self
+        Self { message: message.into(), hint: hint.into() }
     }
 }
 
@@ -71,9 +65,14 @@ pub fn print_error(error: &anyhow::Error) {
     eprint!("{}", describe(error));
 }
 
+/// Why a tenant's program cannot be served.
+pub fn cannot_load(tenant: &str, error: LoadFailed) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("cannot load tenant `{tenant}`"))
+}
+
 /// Prints errors with an empty line between them.
-pub fn print_errors(errors: &[&anyhow::Error]) {
-    let blocks: Vec<_> = errors.iter().map(|error| describe(error)).collect();
+pub fn print_errors(errors: &[anyhow::Error]) {
+    let blocks: Vec<_> = errors.iter().map(describe).collect();
     eprint!("{}", blocks.join("\n"));
 }
 
@@ -130,6 +129,10 @@ fn hint(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
         Some(error.hint.clone())
     } else if let Some(error) = cause.downcast_ref::<LoadError>() {
         error.hint().map(str::to_owned)
+    } else if let Some(error) = cause.downcast_ref::<LoadFailed>() {
+        error.hint().map(str::to_owned)
+    } else if let Some(error) = cause.downcast_ref::<ChooseError>() {
+        error.hint().map(str::to_owned)
     } else if let Some(error) = cause.downcast_ref::<GuestFault>() {
         error.hint.map(str::to_owned)
     } else if let Some(ConfigError::Read { source, .. }) = cause.downcast_ref() {
@@ -139,7 +142,7 @@ fn hint(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
         error.hint()
     } else if let Some(error) = cause.downcast_ref::<BuildError>() {
         error.hint().map(str::to_owned)
-    } else if let Some(error) = cause.downcast_ref::<TableError>() {
+    } else if let Some(error) = cause.downcast_ref::<ConfigureError>() {
         Some(error.hint().to_owned())
     } else {
         cause.downcast_ref::<ListenError>().map(|error| error.hint.clone())
@@ -149,6 +152,8 @@ fn hint(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
 fn fault<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<(&'a Fault, Option<Usage>)> {
     if let Some(LoadError::Boot(fault)) = cause.downcast_ref() {
         Some((fault, None))
+    } else if let Some(error) = cause.downcast_ref::<LoadFailed>() {
+        error.fault().map(|fault| (fault, None))
     } else {
         cause.downcast_ref::<GuestFault>().map(|error| (&error.fault, error.usage))
     }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An owner's entry: the names it answers to, and what it serves there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
     /// The key of the table: 1 to 63 of `a`–`z`, `0`–`9`, `-`, `_`; the first a letter or digit.
     pub name: String,

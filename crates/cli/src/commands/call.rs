@@ -10,13 +10,13 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use sandtide_config::{Authority, Surroundings, Tenant, suggest};
+use sandtide_control::{Content, load};
 use sandtide_engine::{Exchange, ExchangeId, Outcome, Program, RequestBody, ResponseHead};
 use sandtide_runtime::FixedResponse;
 
 use crate::{
     engines, exchange,
-    loading::{self, Content},
-    report::{GuestFault, Hinted},
+    report::{self, GuestFault, Hinted},
 };
 
 /// Make one request to a tenant, without a server.
@@ -69,9 +69,11 @@ pub fn call(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Hinted::new(message, suggest(&args.tenant, &names)).into());
     };
     let request = request(args, &tenant)?;
-    let loaded = loading::load(tenant, &engines);
+    let loaded = load(tenant, &engines);
     let mut output = Output { include: args.include };
-    match loaded.answer? {
+    let content =
+        loaded.content.map_err(|error| report::cannot_load(&loaded.tenant.name, error))?;
+    match content {
         Content::Program(program) => {
             let console = loaded.log.console();
             serve(&loaded.tenant, &*program, console, request, &mut output)?;

@@ -3,12 +3,9 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use sandtide_config::{Serves, Surroundings};
+use sandtide_control::{Content, Loaded, load_all, unknown_calls};
 
-use crate::{
-    engines,
-    loading::{self, Content, Loaded},
-    report,
-};
+use crate::{engines, report};
 
 /// Check a configuration and load every program in it.
 ///
@@ -26,17 +23,20 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
-    let loaded = loading::load_all(config.tenants, &engines);
+    let loaded = load_all(config.tenants, &engines);
     let header = ["TENANT", "STATE", "ENGINE", "LOADED IN", "SERVES"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(header).chain(loaded.iter().map(row)).collect();
     std::io::stdout().write_all(table(&rows).as_bytes())?;
-    let failures: Vec<_> =
-        loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
-    for Loaded { tenant, answer, .. } in &loaded {
-        if let Ok(Content::Program(program)) = answer
-            && let Some(note) = loading::unknown_calls(&tenant.name, &**program)
-        {
-            eprintln!("{note}");
+    let mut failures = Vec::new();
+    for Loaded { tenant, content, .. } in loaded {
+        match content {
+            Ok(Content::Program(program)) => {
+                if let Some(note) = unknown_calls(&tenant.name, &*program) {
+                    eprintln!("{note}");
+                }
+            }
+            Ok(Content::Fixed(_)) => {}
+            Err(error) => failures.push(report::cannot_load(&tenant.name, error)),
         }
     }
     report::print_errors(&failures);
@@ -44,7 +44,7 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn row(loaded: &Loaded) -> [String; 5] {
-    let Loaded { tenant, answer, engine, time, .. } = loaded;
+    let Loaded { tenant, content, engine, time, .. } = loaded;
     let (time, serves) = match &tenant.serves {
         Serves::Program(program) => {
             (report::milliseconds(*time), program.file.display().to_string())
@@ -53,7 +53,7 @@ fn row(loaded: &Loaded) -> [String; 5] {
             ("-".to_owned(), format!("constant {}", respond.status.as_str()))
         }
     };
-    let state = if answer.is_ok() { "ok" } else { "failed" };
+    let state = if content.is_ok() { "ok" } else { "failed" };
     [&tenant.name, state, engine.unwrap_or("-"), &time, &serves].map(str::to_owned)
 }
 

@@ -9,10 +9,11 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use sandtide_config::{is_env_name, is_guest_path, units};
+use sandtide_control::choose;
 use sandtide_engine::{Console, Fault, FileGrant, Limits, ProgramSource, Stream, TrapCause};
 
 use crate::{
-    choose, engines,
+    engines,
     report::{self, GuestFault},
 };
 

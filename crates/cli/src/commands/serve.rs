@@ -7,14 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use sandtide_config::{Config, Listen, ListenAddress, Serves, Surroundings, Tenant};
-use sandtide_engine::{Engine, Program};
+use sandtide_config::{Config, Listen, ListenAddress, Load, Surroundings, Tenant};
+use sandtide_control::{Control, Prepared, Ready, Reread, Settings, choose, unknown_calls};
+use sandtide_engine::Engine;
 use sandtide_http::{Address, Options, Server};
-use sandtide_runtime::{self as runtime, Runtime, Table};
+use sandtide_runtime::{self as runtime, Answer, Runtime};
 
 use crate::{
-    choose, engines,
-    loading::{self, Content, Loaded},
+    engines,
     report::{self, Hinted},
     signals,
 };
@@ -24,9 +24,13 @@ const DEFAULT_CONFIG: &str = "sandtide.toml";
 
 /// Serve tenants over HTTP.
 ///
-/// Loads the programs of all tenants, prints where each of them answers, and serves until SIGINT
-/// or SIGTERM, which let the exchanges end that have begun. A tenant whose program cannot be loaded
-/// answers 503; the others are not affected.
+/// Prints where each tenant answers, and serves until SIGINT or SIGTERM, which let the exchanges
+/// end that have begun. Programs are loaded on first use, or before anything is served with
+/// `load = "start"`. A tenant whose program cannot be loaded answers 503; the others are not
+/// affected.
+///
+/// When the configuration, a program or a certificate changes, or on SIGHUP, what has changed is
+/// loaded beside what serves and takes over. What is wrong changes nothing, and the log says why.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -48,38 +52,51 @@ fn parse_address(text: &str) -> Result<ListenAddress, String> {
     ListenAddress::parse(text).map_err(|error| format!("{error}: {}", error.hint))
 }
 
-/// Serves; 1 if no tenant's program can be loaded.
+/// Serves; 1 if no tenant can be served.
 pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
-    let Config { mut server, tenants, .. } = read(args.file.as_deref(), &engines)?;
-    if !args.listen.is_empty() {
-        server.listen = args.listen.iter().cloned().map(Listen::from).collect();
-    }
+    let reread = source(args, &engines)?;
+    let config = reread()?;
+    let server = config.server.clone();
     let listens = server.listen.iter().map(host_listen).collect::<anyhow::Result<Vec<_>>>()?;
-    let loaded = loading::load_all(tenants, &engines);
-    let failures: Vec<_> =
-        loaded.iter().filter_map(|loaded| loaded.answer.as_ref().err()).collect();
+    let (control, prepared) = Control::prepare(config, engines, runtime_options(&server))?;
+    let mut failures = Vec::new();
+    let mut tenants = Vec::new();
+    for Prepared { tenant, state } in prepared {
+        let state = state.map_err(|error| {
+            failures.push(report::cannot_load(&tenant.name, error));
+        });
+        tenants.push((tenant, state.ok()));
+    }
     report::print_errors(&failures);
-    if failures.len() == loaded.len() {
+    if failures.len() == tenants.len() {
         return Ok(ExitCode::FAILURE);
     }
 
-    let options = host_options(&server, args.threads);
-    let host = Server::bind(&listens, options)?;
-    loaded.iter().for_each(|loaded| eprintln!("{}", describe(loaded, host.listens())));
-    let programs: Vec<_> = loaded.iter().filter_map(program).collect();
-    let served = loaded.into_iter().map(|loaded| loaded.into_runtime().map(Arc::new));
-    let table = Table::build(served.collect::<anyhow::Result<Vec<_>>>()?)?;
-    let runtime = Runtime::new(table, runtime_options(&server));
-    let stop = signals::stop()?;
+    let host = Server::bind(&listens, host_options(&server, args.threads))?;
+    tenants.iter().for_each(|(tenant, state)| {
+        eprintln!("{}", describe(tenant, *state, host.listens()));
+    });
+    let runtime = control.runtime().clone();
+    let handle = control.start(Settings { reread, hooks: Vec::new() })?;
+    let stop = signals::stop(move || handle.hangup())?;
     let addresses = host.listens().iter().map(ToString::to_string);
     eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
-    host.run(runtime, stop)?;
-    programs
-        .iter()
-        .filter_map(|(tenant, program)| loading::unknown_calls(tenant, &**program))
-        .for_each(|note| eprintln!("{note}"));
+    host.run(runtime.clone(), stop)?;
+    print_notes(&runtime);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what guests have asked for in vain.
+fn print_notes(runtime: &Runtime) {
+    for tenant in runtime.table().tenants() {
+        if let Answer::Program(slot) = &tenant.answer
+            && let Some(version) = slot.version()
+            && let Some(note) = unknown_calls(&tenant.name, &**version.program())
+        {
+            eprintln!("{note}");
+        }
+    }
 }
 
 /// A listener as the host has it.
@@ -95,13 +112,6 @@ fn host_listen(listen: &Listen) -> anyhow::Result<sandtide_http::Listen> {
         ListenAddress::Unix(path) => Address::Unix(path.clone()),
     };
     Ok(sandtide_http::Listen { address, tls: *tls, proxy_protocol: *proxy_protocol })
-}
-
-fn program(loaded: &Loaded) -> Option<(String, Arc<dyn Program>)> {
-    match &loaded.answer {
-        Ok(Content::Program(program)) => Some((loaded.tenant.name.clone(), program.clone())),
-        _ => None,
-    }
 }
 
 fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>) -> Options {
@@ -124,13 +134,13 @@ fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
     runtime::Options { slice: server.slice, ..Default::default() }
 }
 
-/// Where a tenant answers, and how long its program took to load.
-fn describe(loaded: &Loaded, listens: &[sandtide_http::Listen]) -> String {
-    let tenant = &loaded.tenant;
-    let state = match (&loaded.answer, &tenant.serves) {
-        (Err(_), _) => "answers 503: its program could not be loaded".to_owned(),
-        (Ok(_), Serves::Program(_)) => format!("loaded in {}", report::milliseconds(loaded.time)),
-        (Ok(_), Serves::Respond(_)) => "constant".to_owned(),
+/// Where a tenant answers, and what became of its program.
+fn describe(tenant: &Tenant, state: Option<Ready>, listens: &[sandtide_http::Listen]) -> String {
+    let state = match state {
+        None => "answers 503: its program could not be loaded".to_owned(),
+        Some(Ready::Loaded(time)) => format!("loaded in {}", report::milliseconds(time)),
+        Some(Ready::OnFirstUse) => "loads on first use".to_owned(),
+        Some(Ready::Constant) => "constant".to_owned(),
     };
     format!("tenant {}: {} ({state})", tenant.name, urls(tenant, listens).join(" "))
 }
@@ -153,27 +163,39 @@ fn urls(tenant: &Tenant, listens: &[sandtide_http::Listen]) -> Vec<String> {
     named.chain(default).collect()
 }
 
-/// The configuration in a file, or of a program alone.
-fn read(file: Option<&Path>, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Config> {
-    let Some(file) = file else {
-        if !Path::new(DEFAULT_CONFIG).exists() {
+/// Where the configuration comes from, each time that it is read: a file, or a program alone.
+fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None if Path::new(DEFAULT_CONFIG).exists() => PathBuf::from(DEFAULT_CONFIG),
+        None => {
             let hint = "name one, or a program: `sandtide serve FILE`";
             return Err(Hinted::new(format!("no file `{DEFAULT_CONFIG}` here"), hint).into());
         }
-        return read(Some(Path::new(DEFAULT_CONFIG)), engines);
+    };
+    let listen: Vec<_> = args.listen.iter().cloned().map(Listen::from).collect();
+    let here = move |mut config: Config| {
+        if !listen.is_empty() {
+            config.server.listen.clone_from(&listen);
+        }
+        config
     };
     if file.extension().is_some_and(|extension| extension == "toml") {
-        return Ok(sandtide_config::load(
-            file,
-            &Surroundings::of_process(&engines::names(engines)),
-        )?);
+        let engines = engines::names(engines);
+        return Ok(Box::new(move || {
+            Ok(here(sandtide_config::load(&file, &Surroundings::of_process(&engines))?))
+        }));
     }
-    let image = choose::read(file)?;
-    if !choose::is_elf(&image) && !choose::is_source(file) {
+    let image = choose::read(&file)?;
+    if !choose::is_elf(&image) && !choose::is_source(&file) {
         let message = format!("`{}` is neither a configuration nor a program", file.display());
         let hint = "a configuration's name ends in `.toml`; a program is a static RISC-V Linux ELF";
         return Err(Hinted::new(message, hint).into());
     }
-    choose::engine(engines, None, file, &image)?;
-    Ok(Config::of_program(file.to_owned()))
+    choose::engine(engines, None, &file, &image)?;
+    Ok(Box::new(move || {
+        let mut config = Config::of_program(file.clone());
+        config.tenants.iter_mut().for_each(|tenant| tenant.load = Load::Start);
+        Ok(here(config))
+    }))
 }

@@ -30,6 +30,7 @@ threads = 1
 [tenants.answer]
 authorities = ["answer.localhost", "*.answer.localhost"]
 program = "answer.elf"
+load = "start"
 [tenants.trap]
 authorities = "trap.localhost"
 program = "trap.elf"
@@ -103,7 +104,8 @@ impl Drop for Served {
 
 #[test]
 fn tenants_that_load_are_served_and_the_others_answer_503() {
-    let served = Served::start(&place(), &[]);
+    let place = place();
+    let served = Served::start(&place, &[]);
     // The times differ from run to run.
     let untimed = served.said.lines().map(|line| match line.split_once("loaded in") {
         Some((before, _)) => format!("{before}loaded in TIME)"),
@@ -116,7 +118,7 @@ fn tenants_that_load_are_served_and_the_others_answer_503() {
 
     hint: check the path, or make the program: `sandtide build SOURCE -o PROGRAM`
     tenant answer: http://answer.localhost:PORT/ http://*.answer.localhost:PORT/ (loaded in TIME)
-    tenant trap: http://trap.localhost:PORT/ (loaded in TIME)
+    tenant trap: http://trap.localhost:PORT/ (loads on first use)
     tenant missing: http://missing.localhost:PORT/api (answers 503: its program could not be loaded)
     tenant constant: http://127.0.0.1:PORT/ (constant)
     ready: http://127.0.0.1:PORT
@@ -131,7 +133,8 @@ fn tenants_that_load_are_served_and_the_others_answer_503() {
 
 #[test]
 fn a_program_is_served_without_a_configuration() {
-    let served = Served::start(&place(), &["answer.elf"]);
+    let place = place();
+    let served = Served::start(&place, &["answer.elf"]);
     assert_eq!(served.status("any.name", "/any/path"), "200");
     assert_eq!(served.stop(Signal::INT), Some(0));
 }

@@ -1,0 +1,153 @@
+//! From a tenant's file to its program.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use sandtide_config::{Program as Spec, Serves, Tenant};
+use sandtide_engine::{Engine, Fault, LoadError, Program, ProgramSource};
+use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
+
+use crate::{
+    choose::{self, ChooseError},
+    table::{Content, constant, tenant_log},
+    warm::WarmError,
+};
+
+/// Why a tenant's program cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadFailed {
+    /// Its file cannot be run.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+    /// Its engine cannot load it.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Its engine panicked. The panic itself is on standard error.
+    #[error("the engine panicked while loading")]
+    Panicked,
+    /// It was loaded, and is not fit to serve.
+    #[error(transparent)]
+    Warm(#[from] WarmError),
+    /// It was loaded, and the state of the version before it could not be handed over.
+    #[error(transparent)]
+    HandOver(#[from] HandOverError),
+}
+
+impl LoadFailed {
+    /// How the guest ended, if it was the guest.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Load(LoadError::Boot(fault)) => Some(fault),
+            Self::Warm(WarmError::Failed { source: AttendedError::Fault(fault), .. }) => {
+                Some(fault)
+            }
+            _ => None,
+        }
+    }
+
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Choose(error) => error.hint(),
+            Self::Load(error) => error.hint(),
+            Self::Panicked | Self::Warm(_) | Self::HandOver(_) => None,
+        }
+    }
+}
+
+/// A tenant after its program was loaded, or was not.
+pub struct Loaded {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// What it answers with, or why it cannot.
+    pub content: Result<Content, LoadFailed>,
+    /// The engine that runs it; `None` for a constant, or if none was found.
+    pub engine: Option<&'static str>,
+    /// Where the output of its guests goes, that of the initialisation included.
+    pub log: Arc<TenantLog>,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Loads the programs of all tenants, as many at a time as there are cores. The order is kept.
+pub fn load_all(tenants: Vec<Tenant>, engines: &[Arc<dyn Engine>]) -> Vec<Loaded> {
+    for_all(&tenants, |tenant| load(tenant.clone(), engines))
+}
+
+/// Does something with each of them, with as many at a time as there are cores. The order is kept.
+pub(crate) fn for_all<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(items.len()));
+    let worker = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { break };
+            let result = work(item);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Loads the program of one tenant.
+pub fn load(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> Loaded {
+    let start = Instant::now();
+    let log = tenant_log(&tenant);
+    let (content, engine) = match &tenant.serves {
+        Serves::Respond(respond) => (Ok(Content::Fixed(constant(respond))), None),
+        Serves::Program(spec) => {
+            let image = choose::read(&spec.file).map_err(LoadFailed::from);
+            match image.and_then(|image| load_image(&tenant, spec, image, engines, &log)) {
+                Ok((engine, program)) => (Ok(Content::Program(program)), Some(engine)),
+                Err(error) => (Err(error), None),
+            }
+        }
+    };
+    Loaded { tenant, content, engine, log, time: start.elapsed() }
+}
+
+/// The program of a file that was read, and the name of its engine.
+pub(crate) fn load_image(
+    tenant: &Tenant,
+    spec: &Spec,
+    image: Bytes,
+    engines: &[Arc<dyn Engine>],
+    log: &Arc<TenantLog>,
+) -> Result<(&'static str, Arc<dyn Program>), LoadFailed> {
+    let engine = choose::engine(engines, spec.engine.as_deref(), &spec.file, &image)?;
+    // The guest learns nothing of where the host keeps its program.
+    let own_path = format!("/{}", spec.file.file_name().unwrap_or_default().to_string_lossy());
+    let source = ProgramSource {
+        args: [std::slice::from_ref(&own_path), &spec.args].concat(),
+        name: spec.file.display().to_string(),
+        image,
+        env: spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        files: spec.files.clone(),
+    };
+    // An engine that panics must not take the other tenants with it.
+    let load = AssertUnwindSafe(|| engine.load(&source, &tenant.limits, log.console()));
+    let program = panic::catch_unwind(load).map_err(|_| LoadFailed::Panicked)??;
+    Ok((engine.name(), program))
+}
+
+/// Whether a first-use tenant's file is there and some engine takes it for its own. Reads no more
+/// than its beginning.
+pub(crate) fn look_at(
+    spec: &Spec,
+    engines: &[Arc<dyn Engine>],
+) -> Result<&'static str, LoadFailed> {
+    let head = choose::read_head(&spec.file)?;
+    Ok(choose::engine(engines, spec.engine.as_deref(), &spec.file, &head)?.name())
+}

@@ -1,0 +1,113 @@
+//! From a tenant's file to its slot: loaded, warmed, installed beside the version that serves.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sandtide_engine::Engine;
+use sandtide_runtime::{HandOver, HandOverError, HandedOver, Version};
+
+use crate::{
+    choose,
+    entry::{Entry, Need, Order, Origin, Signature},
+    load::{LoadFailed, load_image},
+    report,
+    warm::warm,
+};
+
+/// A file that changes while it is loaded is loaded again; but not for ever.
+const ATTEMPTS: usize = 5;
+
+/// A version that was made.
+pub(crate) struct Made {
+    pub(crate) version: Arc<Version>,
+    pub(crate) engine: &'static str,
+    /// Of a tenant that keeps state.
+    pub(crate) handed_over: Option<HandedOver>,
+    /// Why it was made.
+    pub(crate) reason: &'static str,
+    /// How long it took.
+    pub(crate) time: Duration,
+}
+
+/// Looks at a tenant's file, and loads it if it is not what serves.
+pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>]) {
+    for attempt in 1..=ATTEMPTS {
+        let order = entry.order();
+        let Some(spec) = order.spec() else { return };
+        let before = Signature::of(&spec.file).ok();
+        let result = load_once(entry, &order, engines);
+        let has_changed = Signature::of(&spec.file).ok() != before;
+        match result {
+            // Half of a file is nothing to tell anybody about.
+            Err(_) if has_changed && attempt < ATTEMPTS => continue,
+            Err(failed) => give_up(entry, failed.0, &failed.1),
+            Ok(Some(made)) => report::loaded(entry, &made),
+            Ok(None) => {}
+        }
+        if !has_changed {
+            return;
+        }
+    }
+}
+
+/// Loads a tenant's program before anybody has asked for it. How long it took.
+pub(crate) fn load_now(entry: &Entry, engines: &[Arc<dyn Engine>]) -> Result<Duration, LoadFailed> {
+    let start = Instant::now();
+    entry.slot.begin_loading();
+    load_once(entry, &entry.order(), engines).map_err(|failed| failed.1)?;
+    Ok(start.elapsed())
+}
+
+/// A failure, with what could not be made a version of; `None` if there was nothing to read.
+type Failed = Box<(Option<Origin>, LoadFailed)>;
+
+fn load_once(
+    entry: &Entry,
+    order: &Order,
+    engines: &[Arc<dyn Engine>],
+) -> Result<Option<Made>, Failed> {
+    let (start, tenant) = (Instant::now(), &order.tenant);
+    let Some(spec) = order.spec().filter(|_| entry.is_wanted()) else { return Ok(None) };
+    entry.read_at(Signature::of(&spec.file).ok());
+    let image = choose::read(&spec.file).map_err(|error| Box::new((None, error.into())))?;
+    let origin = Origin::new(&image, spec, &tenant.limits);
+    let reason = match entry.need(&origin, order) {
+        Need::Load(reason) => reason,
+        Need::Nothing | Need::Refused => {
+            tracing::debug!(target: report::CONTROL_TARGET, tenant = %entry.name, "as it was");
+            return Ok(None);
+        }
+    };
+    let (version, engine, handed_over) = load_image(tenant, spec, image, engines, &order.log)
+        .and_then(|(engine, program)| {
+            warm(&*program, tenant, &order.log)?;
+            let faults = tenant.rollback_on_faults;
+            if tenant.ephemeral {
+                return Ok((entry.slot.install(program, faults), engine, None));
+            }
+            let terms = HandOver {
+                rollback_on_faults: faults,
+                limits: &tenant.limits,
+                log: &order.log,
+                patience: tenant.limits.wall_time + tenant.limits.response_time,
+            };
+            let (version, how) = entry.slot.hand_over(program, &terms)?;
+            Ok((version, engine, Some(how)))
+        })
+        .map_err(|error| Box::new((Some(origin.clone()), error)))?;
+    entry.succeeded(version.number(), origin);
+    Ok(Some(Made { version, engine, handed_over, reason, time: start.elapsed() }))
+}
+
+fn give_up(entry: &Entry, origin: Option<Origin>, error: &LoadFailed) {
+    let why = report::chain(error);
+    entry.slot.fail(&why);
+    // What could only not be handed over now is worth another try.
+    let is_busy = matches!(error, LoadFailed::HandOver(HandOverError::Busy(_)));
+    let origin = origin.filter(|_| !is_busy);
+    if entry.failed(origin, &why) {
+        report::not_loaded(entry, &why, error);
+    }
+}
