@@ -21,8 +21,10 @@
 //! | `watch` | which files have changed |
 //! | `control` | the thread that all of it comes together in |
 //! | `report` | one log line for each of these |
+//! | `admin` | the listener that shows health, metrics and tenants |
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod choose;
 mod configure;
 mod control;
@@ -35,6 +37,7 @@ mod table;
 mod warm;
 mod watch;
 
+pub use admin::{Admin, Readiness, Sources};
 pub use configure::ConfigureError;
 pub use control::{Apply, Control, FilesOf, Handle, Hook, Prepared, Ready, Reread, Settings};
 pub use load::{LoadFailed, Loaded, load, load_all};

@@ -101,6 +101,8 @@ pub struct Measures<T> {
     pub queue_ns: T,
     /// Nanoseconds from admission to the end of the guest's work.
     pub run_ns: T,
+    /// Nanoseconds from the arrival of exchanges that ran to the end of the guest's work.
+    pub duration_ns: T,
     /// Exchanges by their time from arrival to the end of the guest's work: one for each of
     /// [`DURATION_BOUNDS`] with those up to it and over the one before, and one for the rest.
     pub durations: [T; DURATION_BOUNDS.len() + 1],
@@ -148,6 +150,7 @@ impl<T> Measures<T> {
             bytes_out: f(&self.bytes_out, &other.bytes_out),
             queue_ns: f(&self.queue_ns, &other.queue_ns),
             run_ns: f(&self.run_ns, &other.run_ns),
+            duration_ns: f(&self.duration_ns, &other.duration_ns),
             durations: each(&self.durations, &other.durations, &mut f),
             idle: f(&self.idle, &other.idle),
             busy: f(&self.busy, &other.busy),
@@ -170,6 +173,7 @@ impl Counters {
         self.add_queued(spent.queued);
         self.run_ns.add(nanoseconds(spent.ran));
         let duration = spent.queued + spent.ran;
+        self.duration_ns.add(nanoseconds(duration));
         let bucket = DURATION_BOUNDS.iter().position(|bound| duration <= *bound);
         self.durations[bucket.unwrap_or(DURATION_BOUNDS.len())].add(1);
     }
@@ -223,6 +227,19 @@ impl Totals {
         self.exchanges + self.fixed + self.all_refused()
     }
 
+    /// What has been added since `before`.
+    #[must_use]
+    pub fn minus(self, before: &Self) -> Self {
+        self.zip(before, |a, b| a.wrapping_sub(*b))
+    }
+
+    /// These sums, with what there is at a time ([`Self::idle`] and so on) as in `now`.
+    #[must_use]
+    pub fn with_gauges_of(self, now: &Self) -> Self {
+        let Self { idle, busy, waiting, resident_bytes, .. } = *now;
+        Self { idle, busy, waiting, resident_bytes, ..self }
+    }
+
     /// Both sums together.
     #[must_use]
     pub fn plus(self, other: &Self) -> Self {
@@ -243,6 +260,7 @@ mod tests {
             next
         });
         let doubled = numbered.plus(&numbered);
+        assert_eq!(doubled.minus(&numbered), numbered);
         let mut expected = 0;
         doubled.zip(&numbered, |double, single| {
             expected += 1;

@@ -404,6 +404,6 @@ impl Sandbox for FakeSandbox {
     }
 
     fn resident_bytes(&self) -> u64 {
-        0
+        4096
     }
 }
