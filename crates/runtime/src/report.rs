@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandtide_engine::{EngineError, Exchange, Fault, Usage};
 
-use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant};
+use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant, trace::TraceContext};
 
 /// What is shown of a text that a client or a guest made: enough to know it by, and no more. A flood of
 /// such texts must not fill a disk faster than the number of reports allows.
@@ -33,6 +33,7 @@ pub(crate) fn fault(
     elapsed: Duration,
 ) {
     let Some(suppressed) = tenant.log.admits_report() else { return };
+    let trace = TraceContext::of(&exchange.request.headers);
     let backtrace: Vec<_> = fault.backtrace().iter().map(ToString::to_string).collect();
     tracing::warn!(
         target: EXCHANGE_TARGET,
@@ -47,6 +48,8 @@ pub(crate) fn fault(
         pages_written = usage.pages_written,
         calls = usage.calls,
         elapsed_us = elapsed.as_micros() as u64,
+        trace_id = trace.map(|trace| display(trace.trace)),
+        span_id = trace.map(|trace| display(trace.span)),
         suppressed,
         "{}",
         shown(fault.to_string().as_bytes(), WHAT),
@@ -57,11 +60,14 @@ pub(crate) fn fault(
 #[cold]
 pub(crate) fn failure(tenant: &Tenant, exchange: &Exchange, error: &EngineError) {
     let Some(suppressed) = tenant.log.admits_report() else { return };
+    let trace = TraceContext::of(&exchange.request.headers);
     tracing::error!(
         target: EXCHANGE_TARGET,
         tenant = %tenant.name,
         request = %exchange.id,
         error = error as &dyn std::error::Error,
+        trace_id = trace.map(|trace| display(trace.trace)),
+        span_id = trace.map(|trace| display(trace.span)),
         suppressed,
         "the engine failed",
     );
