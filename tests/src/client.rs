@@ -155,9 +155,13 @@ impl Client {
     /// # Panics
     /// If nobody listens.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address)
-            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-        Self::over(Socket::Tcp(stream))
+        Self::try_connect(address)
+            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    /// As [`Client::connect`], where there may be nobody.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::over(Socket::Tcp(TcpStream::connect(address)?)))
     }
 
     /// Connects to a Unix socket.

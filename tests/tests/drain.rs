@@ -108,16 +108,14 @@ fn new_connections_are_refused() {
     let Some(mut server) = serve("") else { return };
     let address = server.address();
     let mut busy = in_flight(&server);
-    let mut idle = server.connect();
     stop(&server);
-    assert_eq!(idle.rest(), b"");
-    let refused = std::net::TcpStream::connect(address);
-    // The kernel may still take it into a queue that nobody looks into: then it is reset.
-    if let Ok(stream) = refused {
+    // What the kernel let in before the listener was closed is still served, and then closed.
+    while let Ok(stream) = std::net::TcpStream::connect(address) {
         drop(stream);
-        let mut late = Client::connect(address);
+        let Ok(mut late) = Client::try_connect(address) else { break };
         let _ = late.try_send(&Request::get("guest", "/ok").bytes());
-        assert_eq!(late.rest(), b"");
+        let rest = late.rest();
+        assert!(rest.is_empty() || rest.ends_with(b"\r\n\r\nok"), "{rest:?}");
     }
     busy.send(b"body");
     assert_eq!(busy.response("POST").text(), "4");

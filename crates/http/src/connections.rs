@@ -300,6 +300,11 @@ impl Connections {
         }
     }
 
+    /// Whether there will be room without closing another.
+    fn is_one_closing(&self) -> bool {
+        self.open.borrow().values().any(|entry| entry.phase.get() == Phase::Closing)
+    }
+
     /// Tells all connections, and those to come, to end with the exchanges they are in.
     pub(crate) fn drain(&self) {
         self.is_draining.set(true);
@@ -325,7 +330,7 @@ impl Connections {
                 entry.tell(order);
             }
         }
-        if self.is_full.get() && self.len() >= self.capacity {
+        if self.is_full.get() && self.len() >= self.capacity && !self.is_one_closing() {
             self.close_one();
         }
     }
