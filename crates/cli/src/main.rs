@@ -3,6 +3,7 @@
 //! Each command is a file of its own under `commands`. Data goes to standard output, everything
 //! else to standard error.
 
+mod certificates;
 mod commands;
 mod engines;
 mod exchange;

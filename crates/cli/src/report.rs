@@ -14,7 +14,7 @@ use sandtide_build::BuildError;
 use sandtide_config::{ListenError, LoadError as ConfigError, Problems};
 use sandtide_control::{ConfigureError, LoadFailed, choose::ChooseError};
 use sandtide_engine::{Fault, LoadError, Usage};
-use sandtide_http::BindError;
+use sandtide_http::{BindError, TlsError};
 use tracing_subscriber::EnvFilter;
 
 /// An error of the command line itself, with what to do about it.
@@ -140,6 +140,8 @@ fn hint(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
         (source.kind() == std::io::ErrorKind::NotFound).then(|| hint.to_owned())
     } else if let Some(error) = cause.downcast_ref::<BindError>() {
         error.hint()
+    } else if let Some(error) = cause.downcast_ref::<TlsError>() {
+        error.hint().map(str::to_owned)
     } else if let Some(error) = cause.downcast_ref::<BuildError>() {
         error.hint().map(str::to_owned)
     } else if let Some(error) = cause.downcast_ref::<ConfigureError>() {

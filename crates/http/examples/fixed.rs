@@ -68,6 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(Table::build([Arc::new(tenant)])?, Default::default());
     let server = Server::bind(
         &[address.parse::<SocketAddr>()?.into()],
+        None,
         Options { threads: 1, ..Options::default() },
     )?;
     println!("listening on {}", server.addresses()[0]);

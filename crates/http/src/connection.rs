@@ -23,7 +23,9 @@ use crate::{
     patience::Watch,
     peer::Peer,
     preface::{self, Protocol},
+    proxy,
     streams::Streams,
+    tls,
     transport::{Socket, Stream, Transport},
     wire::{Io, Wait, Wire},
 };
@@ -48,7 +50,7 @@ pub(crate) async fn serve(
     listed: Listed,
 ) {
     let entry = &listed.entry;
-    let established = until_told(entry, establish(stream, peer, &listen, entry)).await;
+    let established = until_told(entry, establish(stream, peer, &listen, &host, entry)).await;
     let Established { transport, peer, protocol } = match established {
         Some(Ok(Some(established))) => established,
         Some(Ok(None)) | None => return,
@@ -78,13 +80,26 @@ struct Established {
 /// Finds out who is there and what is spoken. `None` if nobody says anything.
 async fn establish(
     stream: Stream,
-    peer: Peer,
-    _listen: &Listen,
+    mut peer: Peer,
+    listen: &Listen,
+    host: &Host,
     entry: &Entry,
 ) -> io::Result<Option<Established>> {
     let mut socket = Socket::new(stream);
-    let Some(protocol) = preface::detect(&mut socket, entry).await? else { return Ok(None) };
-    Ok(Some(Established { transport: Transport::Plain(socket), peer, protocol }))
+    if listen.proxy_protocol {
+        proxy::read_header(&mut socket, &mut peer).await?;
+    }
+    let (transport, protocol) = match &host.certificates {
+        Some(certificates) if listen.tls => {
+            let (stream, protocol) = tls::accept(socket, certificates.config(), &mut peer).await?;
+            (Transport::Tls(Box::new(stream)), protocol)
+        }
+        _ => match preface::detect(&mut socket, entry).await? {
+            Some(protocol) => (Transport::Plain(socket), protocol),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Established { transport, peer, protocol }))
 }
 
 /// A connection of hyper's.

@@ -16,7 +16,7 @@ use sandtide_runtime::{Begun, Reply, Whole};
 
 use crate::{
     body::ResponseBody,
-    check,
+    check, client_cert,
     flight::Flight,
     framing::{self, Content},
     host::Host,
@@ -84,13 +84,14 @@ impl Service<Request<Incoming>> for Front {
 fn begin(
     cx: &mut Context<'_>,
     host: &Host,
-    parts: Parts,
+    mut parts: Parts,
     incoming: Incoming,
     flight: Flight,
 ) -> Answering {
     let is_head = parts.method == Method::HEAD;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
     let informs = parts.version == Version::HTTP_11;
+    client_cert::apply(&mut parts.headers, &flight.open().peer);
     let body = |limit| request_body(incoming, limit, flight.open(), host.options.body_timeout);
     match host.reactor.begin(cx, parts, body) {
         Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),

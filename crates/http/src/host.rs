@@ -1,6 +1,6 @@
 //! What the connections of one reactor are served with.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use hyper::server::conn::{http1, http2};
 use sandtide_runtime::Reactor;
@@ -10,6 +10,7 @@ use crate::{
     doorbell::Doorbell,
     options::Options,
     streams::{self, Streams},
+    tls::Certificates,
 };
 
 /// Hyper's default, for which it needs no allocation.
@@ -23,6 +24,7 @@ pub(crate) struct Host {
     pub(crate) http1: http1::Builder,
     pub(crate) http2: http2::Builder<Streams>,
     pub(crate) streams: Streams,
+    pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) options: Options,
 }
 
@@ -30,6 +32,7 @@ impl Host {
     pub(crate) fn new(
         reactor: Rc<Reactor>,
         doorbell: Rc<Doorbell>,
+        certificates: Option<Arc<Certificates>>,
         options: Options,
         reactors: usize,
     ) -> Rc<Self> {
@@ -43,6 +46,7 @@ impl Host {
             http1: http1(&options),
             http2: streams::http2(&options, streams.clone()),
             streams,
+            certificates,
             options,
         })
     }

@@ -17,6 +17,7 @@ use crate::{
     listen::{Bound, Listener},
     options::Options,
     timers::TokioTimers,
+    tls::Certificates,
 };
 
 /// How long connections may take to notice that they are cut off.
@@ -28,6 +29,7 @@ pub(crate) struct Plan {
     pub(crate) reactors: usize,
     pub(crate) sockets: Vec<Bound>,
     pub(crate) runtime: Arc<Runtime>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) options: Options,
     /// Changes when the server is to shut down.
     pub(crate) shutdown: watch::Receiver<bool>,
@@ -46,7 +48,8 @@ impl Plan {
         let doorbell = Rc::new(Doorbell::new()?);
         let bell = doorbell.clone();
         reactor.turnstile().set_doorbell(Box::new(move || bell.rings()));
-        let host = Host::new(reactor.clone(), doorbell, self.options, self.reactors);
+        let host =
+            Host::new(reactor.clone(), doorbell, self.certificates, self.options, self.reactors);
         spawn_local(drive_turnstile(reactor.clone()));
         spawn_local(finish_abandoned(reactor.clone()));
         spawn_local(tick(reactor.clone()));

@@ -18,6 +18,7 @@ use crate::{
     listen::{Address, BindError, Bound, Listen, bind},
     options::Options,
     reactor::{self, Plan},
+    tls::Certificates,
     unix::SocketFile,
 };
 
@@ -29,6 +30,7 @@ pub struct Server {
     /// For each thread, one socket for each listener.
     sockets: Vec<Vec<Bound>>,
     files: Vec<SocketFile>,
+    certificates: Option<Arc<Certificates>>,
     draining: Draining,
 }
 
@@ -55,12 +57,20 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens. Connections wait until [`Self::run`].
-    pub fn bind(listens: &[Listen], options: Options) -> Result<Self, BindError> {
+    /// Listens. Connections wait until [`Self::run`]. Where TLS is spoken, clients get these
+    /// certificates, which may be reloaded while the server runs.
+    pub fn bind(
+        listens: &[Listen],
+        certificates: Option<Arc<Certificates>>,
+        options: Options,
+    ) -> Result<Self, BindError> {
         let threads = options.threads.max(1);
         let mut sockets: Vec<Vec<Bound>> = (0..threads).map(|_| Vec::new()).collect();
         let (mut bound, mut files) = (Vec::new(), Vec::new());
         for listen in listens {
+            if listen.tls && certificates.is_none() {
+                return Err(BindError::NoCertificate(listen.address.clone()));
+            }
             let (all, file) = bind(listen, threads)?;
             bound.extend(all.first().map(|socket| Listen::clone(&socket.listen)));
             files.extend(file);
@@ -68,7 +78,8 @@ impl Server {
                 own.push(socket);
             }
         }
-        Ok(Self { options, listens: bound, sockets, files, draining: Draining::default() })
+        let draining = Draining::default();
+        Ok(Self { options, listens: bound, sockets, files, certificates, draining })
     }
 
     /// Where it listens: what was asked for, with the ports that were found for port 0.
@@ -111,6 +122,7 @@ impl Server {
                 reactors,
                 sockets,
                 runtime: runtime.clone(),
+                certificates: self.certificates.clone(),
                 options: self.options.clone(),
                 shutdown: stopped.clone(),
             };

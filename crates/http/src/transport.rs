@@ -31,7 +31,6 @@ pub(crate) struct Socket {
 /// What hyper's bytes go through.
 pub(crate) enum Transport {
     Plain(Socket),
-    #[allow(dead_code, reason = "no listener speaks it")]
     Tls(Box<TlsStream<Socket>>),
 }
 

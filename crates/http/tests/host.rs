@@ -438,7 +438,7 @@ fn a_shutdown_cuts_off_what_does_not_end() {
 #[test]
 fn an_address_in_use_is_said_to_be() {
     let server = serve([("/", answer("x"))], |_, _| {});
-    let error = Server::bind(&[server.address.into()], Options::default()).unwrap_err();
+    let error = Server::bind(&[server.address.into()], None, Options::default()).unwrap_err();
     assert!(matches!(error, BindError::InUse(Address::Tcp(address)) if address == server.address));
     assert!(error.to_string().contains("in use"));
     assert!(error.hint().unwrap().contains(&server.address.port().to_string()));

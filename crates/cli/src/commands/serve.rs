@@ -14,7 +14,7 @@ use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 
 use crate::{
-    engines,
+    certificates, engines,
     report::{self, Hinted},
     signals,
 };
@@ -58,7 +58,8 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let reread = source(args, &engines)?;
     let config = reread()?;
     let server = config.server.clone();
-    let listens = server.listen.iter().map(host_listen).collect::<anyhow::Result<Vec<_>>>()?;
+    let listens: Vec<_> = server.listen.iter().map(host_listen).collect();
+    let certificates = config.tls.as_ref().map(certificates::load).transpose()?;
     let (control, prepared) = Control::prepare(config, engines, runtime_options(&server))?;
     let mut failures = Vec::new();
     let mut tenants = Vec::new();
@@ -73,12 +74,13 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
 
-    let host = Server::bind(&listens, host_options(&server, args.threads))?;
+    let host = Server::bind(&listens, certificates.clone(), host_options(&server, args.threads))?;
     tenants.iter().for_each(|(tenant, state)| {
         eprintln!("{}", describe(tenant, *state, host.listens()));
     });
     let runtime = control.runtime().clone();
-    let handle = control.start(Settings { reread, hooks: Vec::new() })?;
+    let hooks = certificates.map(certificates::hook).into_iter().collect();
+    let handle = control.start(Settings { reread, hooks })?;
     let stop = signals::stop(move || handle.hangup())?;
     let addresses = host.listens().iter().map(ToString::to_string);
     eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
@@ -100,18 +102,13 @@ fn print_notes(runtime: &Runtime) {
 }
 
 /// A listener as the host has it.
-fn host_listen(listen: &Listen) -> anyhow::Result<sandtide_http::Listen> {
+fn host_listen(listen: &Listen) -> sandtide_http::Listen {
     let Listen { address, tls, proxy_protocol } = listen;
-    if *tls || *proxy_protocol {
-        let message = format!("cannot listen on `{address}`: the server speaks plain HTTP only");
-        let hint = "listen without `tls` and `proxy_protocol`";
-        return Err(Hinted::new(message, hint).into());
-    }
     let address = match address {
         ListenAddress::Tcp(address) => Address::Tcp(*address),
         ListenAddress::Unix(path) => Address::Unix(path.clone()),
     };
-    Ok(sandtide_http::Listen { address, tls: *tls, proxy_protocol: *proxy_protocol })
+    sandtide_http::Listen { address, tls: *tls, proxy_protocol: *proxy_protocol }
 }
 
 fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>) -> Options {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sandtide_http::{Options, Server};
+use sandtide_http::{Certificates, Listen, Options, Server};
 use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Slot, Table, Tenant, Totals};
 use tokio::sync::oneshot;
 
@@ -30,6 +30,17 @@ pub fn serve(
     scripts: impl IntoIterator<Item = (&'static str, Vec<Act>)>,
     change: impl FnOnce(&mut Tenant, &mut Options),
 ) -> TestServer {
+    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    serve_on(address.into(), None, scripts, change)
+}
+
+/// The same on another listener.
+pub fn serve_on(
+    listen: Listen,
+    certificates: Option<Arc<Certificates>>,
+    scripts: impl IntoIterator<Item = (&'static str, Vec<Act>)>,
+    change: impl FnOnce(&mut Tenant, &mut Options),
+) -> TestServer {
     let fake = Fake::new(scripts);
     let routes = vec![Route::new("shop.test", "/").unwrap()];
     let mut shop = Tenant::new("shop", routes, Answer::Program(Slot::loaded(fake.clone())));
@@ -41,9 +52,10 @@ pub fn serve(
     let down = Tenant::new("down", vec![Route::new("down.test", "/").unwrap()], down);
     let table = Table::build([shop, fixed, down].map(Arc::new)).unwrap();
     let runtime = Runtime::new(table, Default::default());
-    let server =
-        Server::bind(&["127.0.0.1:0".parse::<SocketAddr>().unwrap().into()], options).unwrap();
-    let address = server.addresses()[0];
+    let server = Server::bind(&[listen], certificates, options).unwrap();
+    // A Unix socket has none.
+    let unspecified = ([0, 0, 0, 0], 0).into();
+    let address = server.addresses().first().copied().unwrap_or(unspecified);
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::spawn(move || {
         let stopped = async {
