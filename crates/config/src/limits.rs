@@ -50,7 +50,7 @@ const fn non_zero(number: u32) -> NonZeroU32 {
 
 /// A program that does not come to its first request.
 const NO_PROGRAM: Exceeded = Exceeded {
-    answer: "503 to every request, since there is no program",
+    answer: "503 with `retry-after` to every request, since there is no program",
     error: "destination_unavailable",
     log: "why, and where in the program, when it is loaded",
 };
@@ -68,7 +68,7 @@ const NOT_LOGGED: Exceeded = Exceeded {
 
 const RATE_LIMITED: Exceeded = Exceeded {
     answer: "429 with `retry-after`",
-    error: "http_request_denied",
+    error: "http_request_error",
     log: "`refused`, with the reason",
 };
 
@@ -95,7 +95,7 @@ section! {
         /// memory that the program has written, or maps in its file
         memory: u64 = 64 << 20, size(MEMORY), exceeded: Exceeded {
             answer: "`mmap` fails with `ENOMEM`; 502 when more is written",
-            error: "proxy_internal_error",
+            error: "connection_terminated",
             log: "`fault=memory`, and where in the program",
         };
         /// body of one response
@@ -108,7 +108,7 @@ section! {
         response_time: Duration = Duration::from_secs(60), duration(DAY), exceeded: Exceeded {
             answer: "cut off",
             error: "",
-            log: "`refused`, with the reason",
+            log: "",
         };
         /// body of one request
         request_body: u64 = 16 << 20, size(BODY), exceeded: Exceeded {

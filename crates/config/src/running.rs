@@ -56,9 +56,12 @@ section! {
             error: "",
             log: "",
         };
-        /// exchanges that may wait for their turn, on each thread
+        /// exchanges that may wait for their turn, on each thread; with `ephemeral = false`, in the
+        /// whole server
         queue: u32 = 1024, integer(0..=65_536), exceeded: BUSY;
-        /// how long an exchange may wait for its turn
+        /// how long an exchange may wait for its turn. Who would have to wait longer is turned away at
+        /// once. A queue that stands for a quarter of this time is too long: until it is empty again,
+        /// one may wait for a twentieth
         queue_time: Duration = SECOND,
             duration(Duration::from_millis(1)..=Duration::from_secs(3600)), exceeded: BUSY;
         /// what the program may use, and how much of it may be asked, below

@@ -38,7 +38,7 @@ section! {
         watch: bool = true, boolean();
         /// connections at a time in the whole server, shared out among the threads
         max_connections: u32 = 10_000, integer(1..=1_000_000), exceeded: Exceeded {
-            answer: "waits until another connection has ended",
+            answer: "the connection is closed that has been idle longest; if none is, the new one waits",
             error: "",
             log: "",
         };
@@ -50,14 +50,14 @@ section! {
         };
         /// a request's first line and headers
         max_head: u32 = 64 << 10, size(1 << 10..=1 << 20), exceeded: Exceeded {
-            answer: "431",
-            error: "http_request_error",
+            answer: "431, and the connection is closed",
+            error: "",
             log: "",
         };
         /// headers of one request
         max_headers: u32 = 100, integer(1..=10_000), exceeded: Exceeded {
-            answer: "431",
-            error: "http_request_error",
+            answer: "431, and the connection is closed",
+            error: "",
             log: "",
         };
         /// from the first byte of a request to the end of its headers, and from the start of a
@@ -69,7 +69,11 @@ section! {
             exceeded: Exceeded { answer: "the connection is closed", error: "", log: "" };
         /// silence of a client in the middle of a request body
         body_timeout: Duration = Duration::from_secs(20), duration(MILLISECOND..=HOUR),
-            exceeded: Exceeded { answer: "408, and the connection is closed", error: "", log: "" };
+            exceeded: Exceeded {
+                answer: "408, and the connection is closed",
+                error: "http_request_error",
+                log: "`fault=request_body`",
+            };
         /// what is done with a request's trace context (W3C `traceparent`): nothing, hand it to the
         /// program as a part of that trace, or start a trace as well for requests that have none
         trace: Trace = Trace::Propagate, word();

@@ -221,3 +221,45 @@ impl Refusal {
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).clamp(1, 3600)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `docs/limits.md` says of each limit what the client gets above it.
+    #[test]
+    fn what_the_client_is_told_is_documented() {
+        let document = include_str!("../../../docs/limits.md");
+        let limits: Vec<Vec<&str>> = document
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect();
+        let refusals = [
+            Refused::QueueFull.into(),
+            Refused::QueueTime.into(),
+            Refused::Rate.into(),
+            Refused::RequestBody.into(),
+            Refusal::BodyTooLarge,
+            Refusal::BodyTimeout,
+            Refusal::AnswerTooLarge,
+            Refusal::OutOfMemory,
+            Refusal::OutOfInstructions,
+            Refusal::OutOfTime,
+        ];
+        for refusal in refusals {
+            let (status, _, told) = refusal.told();
+            let parts =
+                told.strip_prefix("sandtide; error=").and_then(|t| t.split_once("; details="));
+            let (error, limit) = parts.unwrap();
+            let limit = limit.trim_matches('"');
+            let names = [format!("`{limit}`"), format!("`limits.{limit}`")];
+            let row = limits.iter().find(|row| names.iter().any(|name| name == row[1]));
+            let Some(&[_, _, _, _, _, answer, documented, ..]) = row.map(Vec::as_slice) else {
+                panic!("no limit `{limit}` in docs/limits.md");
+            };
+            assert!(answer.contains(status.as_str()), "{limit}: {status} is not {answer}");
+            assert_eq!(documented, format!("`{error}`"), "{limit}");
+        }
+    }
+}
