@@ -87,8 +87,9 @@ impl Groups {
             match chain.iter().position(|entry| entry.name.value == parent.value) {
                 Some(start) => findings.add(cycle(&chain[start..])),
                 None => {
-                    let names: Vec<_> = names.iter().map(String::as_str).collect();
-                    self.unknown(parent, &names, findings);
+                    let others = names.iter().filter(|name| **name != last.name.value);
+                    let others: Vec<_> = others.map(String::as_str).collect();
+                    self.unknown(parent, &others, findings);
                 }
             }
         }

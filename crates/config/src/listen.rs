@@ -99,7 +99,7 @@ impl ListenAddress {
 
 impl ListenAddress {
     /// Whether it may stand there twice: port 0 twice is two ports, and what is missing is nowhere.
-    fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         match self {
             Self::Tcp(address) => address.port() == 0,
             Self::Unix(path) => path.as_os_str().is_empty(),

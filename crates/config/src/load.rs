@@ -9,7 +9,7 @@ use std::{
 use toml::de::DeTable;
 
 use crate::{
-    Config, Problems, Tenant,
+    Config, ListenAddress, Problems, Tenant,
     context::{Context, Origin, Surroundings},
     groups::Groups,
     include::{Disk, Files, Includes, Nothing},
@@ -160,6 +160,13 @@ impl<'a> Reading<'a> {
                 findings.add(mistake.hint("add `[tls]` with `certificates`"));
             }
         }
+        if let Some(Placed { value: admin, place }) = &admin
+            && let address = ListenAddress::Tcp(admin.listen)
+            && server.listen.iter().any(|listen| listen.address == address && !address.is_free())
+        {
+            let what = format!("`[admin]` and `[server]` both listen on {address}");
+            findings.add(Mistake::new(*place, what).hint("give `[admin]` a port of its own"));
+        }
         if tenants.is_empty() && findings.is_empty() {
             let mistake = Mistake::new(Default::default(), "no tenant is configured");
             findings.add(mistake.hint(
@@ -179,7 +186,7 @@ impl<'a> Reading<'a> {
         Config {
             server,
             tls: tls.map(|tls| tls.check(findings)),
-            admin,
+            admin: admin.map(|admin| admin.value),
             access_log,
             tenants: tenants.collect(),
             files: self

@@ -22,7 +22,7 @@ section! {
         /// certificates, for listeners with `tls = true`
         tls: Option<TlsKeys> = None, optional(table(), "no TLS");
         /// a listener for the operator: metrics and health
-        admin: Option<Admin> = None, optional(table(), "no such listener");
+        admin: Option<Placed<Admin>> = None, optional(placed(table()), "no such listener");
         /// a line for each exchange
         access_log: Option<AccessLog> = None, optional(table(), "no such log");
         /// what holds for every tenant that does not say otherwise

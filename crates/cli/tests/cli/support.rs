@@ -22,9 +22,11 @@ impl Place {
         self.directory.path()
     }
 
-    /// Puts a file into the directory.
+    /// Puts a file into the directory, or into one below it.
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
-        std::fs::write(self.path().join(name), content).unwrap();
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
         self
     }
 

@@ -86,7 +86,7 @@ fn groups_that_lead_nowhere() {
     hint: did you mean `ab`?
 
     sandtide.toml:6:9: `group`: there is no group `abc`
-    hint: did you mean `ab`?
+    hint: known here: `abcdef`
     ");
     assert_snapshot!(bad(&format!("{tenant}[groups.a]\ngroup = \"a\"\n")), @"
     sandtide.toml:6:9: group `a` inherits from itself

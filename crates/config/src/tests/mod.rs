@@ -372,6 +372,47 @@ fn listen_addresses() {
 }
 
 #[test]
+fn listeners_fit_to_the_rest() {
+    let tenant = "[tenants.a]\ndefault = true\nrespond = {}\n";
+    let bad = |text: &str| bad(&format!("{text}\n{tenant}"));
+    assert_snapshot!(bad("[server]\nlisten = { address = \"127.0.0.1:1\", tls = true }"), @"
+    sandtide.toml:2:43: `tls`: there is no certificate
+    hint: add `[tls]` with `certificates`
+    ");
+    assert_snapshot!(bad("[server]\nlisten = [\"unix:/a\", { tls = false, port = 1 }, \"unix:/a\"]"), @"
+    sandtide.toml:2:22: `[server.listen]` needs `address`
+
+    sandtide.toml:2:37: unknown key `port` in `[server.listen]`
+    hint: known here: `address`, `proxy_protocol`, `tls`
+
+    sandtide.toml:2:49: `listen`: unix:/a is there twice
+    ");
+    assert_snapshot!(bad("[admin]\nlisten = \"127.0.0.1:8080\""), @"
+    sandtide.toml:1:1: `[admin]` and `[server]` both listen on 127.0.0.1:8080
+    hint: give `[admin]` a port of its own
+    ");
+    assert_snapshot!(bad("[tls]\ncertificates = []\nclient_auth = \"required\""), @"
+    sandtide.toml:2:16: `certificates`: needs at least one certificate
+
+    sandtide.toml:3:15: `client_auth`: nothing says who vouches for clients
+    hint: set `client_ca` to a PEM file with the certificates that do
+    ");
+    assert_snapshot!(bad("[tls]\nclient_ca = \"\"\n[tls.certificate]"), @"
+    sandtide.toml:1:1: `[tls]` needs `certificates`
+
+    sandtide.toml:2:13: `client_ca`: is empty
+
+    sandtide.toml:3:6: unknown key `certificate` in `[tls]`
+    hint: did you mean `certificates`?
+    ");
+    assert_snapshot!(bad("[tls]\ncertificates = [{ certificate = \"a.pem\" }, \"b.pem\"]"), @"
+    sandtide.toml:2:17: `[tls.certificates]` needs `key`
+
+    sandtide.toml:2:44: `certificates`: must be a table, not a string
+    ");
+}
+
+#[test]
 fn authorities_have_one_owner() {
     assert_snapshot!(bad(r#"
 [tenants.a]
