@@ -1,11 +1,18 @@
-//! The native host: HTTP/1.1 on hyper, one reactor thread per core.
+//! The native host: HTTP/1.1 and HTTP/2 on hyper, TLS on rustls, one reactor thread per core.
 //!
 //! ```text
 //!   Server ── one listener per thread and address (SO_REUSEPORT)
-//!     └─ reactor thread ── event loop, runtime::Reactor, turnstile, doorbell
-//!          └─ connection ── hyper over a Wire that sends once per turn
+//!     └─ reactor thread ── event loop, runtime::Reactor, turnstile, doorbell, sweep
+//!          └─ connection ── PROXY header, TLS handshake or preface, then
+//!               │           hyper over a Wire over a Transport, which sends once per turn
 //!               └─ request ── front: checks → Reactor::begin → response, or Serving as its body
 //! ```
+//!
+//! An HTTP/1 connection is one task, in which its requests follow one another. An HTTP/2
+//! connection has a task for each stream beside its own; all of them live on the reactor's thread.
+//! What a connection does, and since when, stands in an `Entry` that a sweep looks at: slow and idle
+//! connections cost no timer. An exchange in the making is a `Flight`, from the request until the
+//! response is handed over.
 //!
 //! The host owns the framing of messages: what a guest says about lengths, connections and
 //! transfer codings is dropped or checked. A guest that streams announces its trailers in a

@@ -269,7 +269,8 @@ fn who_speaks_for_others_has_to_say_so() {
         client.send(get("/"));
         assert_eq!(client.response().text(), "x");
     }
-    for begin in ["GET / HTTP/1.1\r\nhost: shop.test\r\n\r\n", "\r\n\r\n\0\r\nQUIT\n\x3f"] {
+    for begin in ["GET / HTTP/1.1\r\nhost: shop.test\r\n\r\n", "\r\n\r\n\0\r\nQUIT\n\x3f\x11\0\x0c"]
+    {
         let mut client = server.connect();
         client.send(begin);
         assert!(matches!(client.end(), Ok(()) | Err(ErrorKind::ConnectionReset)));

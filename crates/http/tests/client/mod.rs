@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sandtide_http::{Certificates, Listen, Options, Server};
+use sandtide_http::{Certificates, Draining, Listen, Options, Server};
 use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Slot, Table, Tenant, Totals};
 use tokio::sync::oneshot;
 
@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct TestServer {
     pub address: SocketAddr,
     pub fake: Arc<Fake>,
+    draining: Draining,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Totals>>,
 }
@@ -56,6 +57,7 @@ pub fn serve_on(
     // A Unix socket has none.
     let unspecified = ([0, 0, 0, 0], 0).into();
     let address = server.addresses().first().copied().unwrap_or(unspecified);
+    let draining = server.draining();
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::spawn(move || {
         let stopped = async {
@@ -63,7 +65,7 @@ pub fn serve_on(
         };
         server.run(runtime, stopped).unwrap()
     });
-    TestServer { address, fake, stop: Some(stop), thread: Some(thread) }
+    TestServer { address, fake, draining, stop: Some(stop), thread: Some(thread) }
 }
 
 impl TestServer {
@@ -79,6 +81,10 @@ impl TestServer {
         let mut client = self.connect();
         client.send(get(path));
         client.response()
+    }
+
+    pub fn draining(&self) -> Draining {
+        self.draining.clone()
     }
 
     /// Begins the shutdown.
