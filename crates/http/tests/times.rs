@@ -52,7 +52,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
 
 #[test]
 fn a_body_that_stops_is_408() {
-    let script = vec![Act::Echo, Act::Begin(200, vec![]), Act::Finish(vec![])];
+    let script = vec![Act::ReadBody, Act::Begin(200, vec![]), Act::Finish(vec![])];
     let server = serve([("/e", script)], |tenant, options| {
         options.body_timeout = SOON;
         tenant.limits.wall_time = NEVER;

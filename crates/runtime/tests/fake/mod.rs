@@ -269,7 +269,12 @@ impl FakeSandbox {
             Act::ReadBody => loop {
                 match turn.exchange.body.poll_data(turn.cx) {
                     Poll::Pending => return Some(Progress::Waiting { until: None }),
-                    Poll::Ready(Err(_)) => return Some(Progress::Ended(Outcome::ClientGone)),
+                    Poll::Ready(Err(BodyError::Aborted)) => {
+                        return Some(Progress::Ended(Outcome::ClientGone));
+                    }
+                    Poll::Ready(Err(error)) => {
+                        return Some(Progress::Ended(Outcome::Fault(Fault::RequestBody(error))));
+                    }
                     Poll::Ready(Ok([])) => return None,
                     Poll::Ready(Ok(data)) => {
                         let length = data.len();
