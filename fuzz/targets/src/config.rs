@@ -38,8 +38,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     [
         "",
         "[tenants.hello]\nprogram = \"hello.elf\"\ndefault = true\n",
-        "[tenants.a]\nprogram = 1\nhost = [\"x\", \"*.y\"]\n[tenants.a]\n",
+        "[tenants.a]\nprogram = 1\nauthorities = [\"x\", \"*.y\"]\n[tenants.a]\n",
         "[server]\nlisten = \"127.0.0.1:8080\"\nthreads = -1\nnope = {}\n",
+        "include = [\"*.toml\", \"x\"]\n[server]\nthreads = \"${T:-2}\"\n[[server.listen]]\ntls = true\n",
+        "[groups.a]\ngroup = \"b\"\nenv = { A = \"$${A}\" }\n[groups.b]\ngroup = \"a\"\n[tls]\n",
         "[defaults.limits]\nmemory = \"64 MiB\"\nwall_time = \"10 s\"\ninstructions = 1e9\n",
     ]
     .map(|text| text.as_bytes().to_vec())
