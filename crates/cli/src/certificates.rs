@@ -11,6 +11,28 @@ pub fn load(tls: &Tls) -> Result<Arc<Certificates>, TlsError> {
     Certificates::load(settings(tls))
 }
 
+/// Everything that is wrong with what the configuration names; nothing is kept.
+pub fn check(tls: &Tls) -> Vec<TlsError> {
+    let http::Tls { certificates, client_auth } = settings(tls);
+    let mut wrong = Vec::new();
+    let mut right = None;
+    for files in certificates {
+        let alone =
+            http::Tls { certificates: vec![files.clone()], client_auth: http::ClientAuth::Off };
+        match Certificates::load(alone) {
+            Ok(_) => right = Some(files),
+            Err(error) => wrong.push(error),
+        }
+    }
+    // Who vouches for clients is looked at behind a certificate that can be shown.
+    if let Some(files) = right
+        && let Err(error) = Certificates::load(http::Tls { certificates: vec![files], client_auth })
+    {
+        wrong.push(error);
+    }
+    wrong
+}
+
 /// Has the host take certificates that have changed.
 pub fn hook(certificates: Arc<Certificates>) -> Hook {
     Hook {

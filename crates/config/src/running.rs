@@ -1,6 +1,8 @@
 //! How a tenant's program is loaded and run.
 
-use std::time::Duration;
+use std::{str::FromStr as _, time::Duration};
+
+use http::uri::PathAndQuery;
 
 use crate::{
     kind::{Word, array, boolean, duration, integer, layer, or_never, parsed, word},
@@ -78,7 +80,7 @@ const BUSY: Exceeded = Exceeded {
 /// A path with a query, as it stands in a request.
 fn target(value: &Value<'_>) -> Result<String, Mistake> {
     let text = value.string()?;
-    if !text.starts_with('/') || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'#') {
+    if !text.starts_with('/') || text.contains('#') || PathAndQuery::from_str(&text).is_err() {
         let mistake = value.mistake(format_args!("`{text}` is not a path to ask for"));
         return Err(mistake.hint("write `/`, or a path with a query such as `/list?page=1`"));
     }

@@ -40,7 +40,7 @@ mod watch;
 pub use admin::{Admin, Readiness, Sources};
 pub use configure::ConfigureError;
 pub use control::{Apply, Control, FilesOf, Handle, Hook, Prepared, Ready, Reread, Settings};
-pub use load::{LoadFailed, Loaded, load, load_all};
+pub use load::{LoadFailed, Loaded, load, try_all};
 pub use report::{CONTROL_TARGET, unknown_calls};
 pub use table::Content;
 pub use warm::WarmError;

@@ -18,7 +18,7 @@ use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
 use crate::{
     choose::{self, ChooseError},
     table::{Content, constant, tenant_log},
-    warm::WarmError,
+    warm::{WarmError, warm},
 };
 
 /// Why a tenant's program cannot serve.
@@ -77,9 +77,24 @@ pub struct Loaded {
     pub time: Duration,
 }
 
-/// Loads the programs of all tenants, as many at a time as there are cores. The order is kept.
-pub fn load_all(tenants: Vec<Tenant>, engines: &[Arc<dyn Engine>]) -> Vec<Loaded> {
-    for_all(&tenants, |tenant| load(tenant.clone(), engines))
+/// Loads the program of each tenant and asks it for its `warmup`, as many at a time as there are
+/// cores. What `take` does not keep is let go of before the next is loaded. The order is kept.
+pub fn try_all<R: Send>(
+    tenants: &[Tenant],
+    engines: &[Arc<dyn Engine>],
+    take: impl Fn(Loaded) -> R + Sync,
+) -> Vec<R> {
+    for_all(tenants, |tenant| {
+        let mut loaded = load(tenant.clone(), engines);
+        if let Ok(Content::Program(program)) = &loaded.content {
+            let warm = AssertUnwindSafe(|| warm(&**program, tenant, &loaded.log));
+            let warmed = panic::catch_unwind(warm).map_err(|_| LoadFailed::Panicked);
+            if let Err(error) = warmed.and_then(|warmed| Ok(warmed?)) {
+                loaded.content = Err(error);
+            }
+        }
+        take(loaded)
+    })
 }
 
 /// Does something with each of them, with as many at a time as there are cores. The order is kept.

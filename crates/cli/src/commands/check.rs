@@ -3,14 +3,14 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use sandtide_config::{Serves, Surroundings};
-use sandtide_control::{Content, Loaded, load_all, unknown_calls};
+use sandtide_control::{Content, Loaded, try_all, unknown_calls};
 
-use crate::{engines, report};
+use crate::{certificates, engines, report};
 
-/// Check a configuration and load every program in it.
+/// Check a configuration, load every program in it and read every certificate.
 ///
-/// Prints a table of the tenants to standard output, and what is wrong to standard error. Exits
-/// with 0 if everything is right, and with 1 otherwise.
+/// Prints a table of the tenants to standard output, and what is wrong to standard error. Programs
+/// are asked for their `warmup`. Exits with 0 if everything is right, and with 1 otherwise.
 #[derive(clap::Args)]
 pub struct Args {
     /// The configuration
@@ -18,29 +18,48 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// Checks; 1 if a program cannot be loaded.
+/// What is said of a tenant.
+struct Verdict {
+    row: [String; 5],
+    note: Option<String>,
+    failure: Option<anyhow::Error>,
+}
+
+/// Checks; 1 if a program or a certificate cannot be used.
 pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
-    let loaded = load_all(config.tenants, &engines);
+    let verdicts = try_all(&config.tenants, &engines, verdict);
     let header = ["TENANT", "STATE", "ENGINE", "LOADED IN", "SERVES"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(header).chain(loaded.iter().map(row)).collect();
+    let rows: Vec<_> =
+        std::iter::once(&header).chain(verdicts.iter().map(|verdict| &verdict.row)).collect();
     std::io::stdout().write_all(table(&rows).as_bytes())?;
+    verdicts
+        .iter()
+        .filter_map(|verdict| verdict.note.as_ref())
+        .for_each(|note| eprintln!("{note}"));
     let mut failures = Vec::new();
-    for Loaded { tenant, content, .. } in loaded {
-        match content {
-            Ok(Content::Program(program)) => {
-                if let Some(note) = unknown_calls(&tenant.name, &*program) {
-                    eprintln!("{note}");
-                }
-            }
-            Ok(Content::Fixed(_)) => {}
-            Err(error) => failures.push(report::cannot_load(&tenant.name, error)),
+    if let Some(tls) = &config.tls {
+        failures.extend(certificates::check(tls).into_iter().map(anyhow::Error::from));
+        if !config.server.listen.iter().any(|listen| listen.tls) {
+            eprintln!("note: `[tls]` is not used: no listener has `tls = true`");
         }
     }
+    failures.extend(verdicts.into_iter().filter_map(|verdict| verdict.failure));
     report::print_errors(&failures);
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verdict(loaded: Loaded) -> Verdict {
+    let row = row(&loaded);
+    let Loaded { tenant, content, .. } = loaded;
+    let (note, failure) = match content {
+        Ok(Content::Program(program)) => (unknown_calls(&tenant.name, &*program), None),
+        Ok(Content::Fixed(_)) => (None, None),
+        Err(error) => (None, Some(report::cannot_load(&tenant.name, error))),
+    };
+    Verdict { row, note, failure }
 }
 
 fn row(loaded: &Loaded) -> [String; 5] {
@@ -58,7 +77,7 @@ fn row(loaded: &Loaded) -> [String; 5] {
 }
 
 /// Columns as wide as their widest cell; nothing behind the last.
-fn table(rows: &[[String; 5]]) -> String {
+fn table(rows: &[&[String; 5]]) -> String {
     let widths: [usize; 5] =
         std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
     rows.iter()

@@ -16,7 +16,7 @@ pub enum Command {
     Run(run::Args),
     /// Make one request to a tenant, without a server.
     Call(call::Args),
-    /// Check a configuration and load every program in it.
+    /// Check a configuration, load every program in it and read every certificate.
     Check(check::Args),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Args),

@@ -68,6 +68,44 @@ fn files_groups_and_variables_make_one_configuration() {
 }
 
 #[test]
+fn certificates_are_read() {
+    const TLS: &str = "\
+[server]
+listen = { address = \"127.0.0.1:0\", tls = true }
+[tls]
+certificates = [
+    { certificate = \"a.pem\", key = \"a.key\" },
+    { certificate = \"b.pem\", key = \"b.key\" },
+    { certificate = \"c.pem\", key = \"b.key\" },
+]
+[tenants.a]
+default = true
+respond = {}
+";
+    let own = |name: &str| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let (a, b) = (own("a.localhost"), own("b.localhost"));
+    let place = Place::new()
+        .file("sandtide.toml", TLS)
+        .file("a.pem", a.cert.pem())
+        .file("a.key", b.signing_key.serialize_pem())
+        .file("c.pem", "no certificate");
+    assert_snapshot!("check_bad_certificates", place.run(&["check"]));
+
+    let place = place
+        .file("a.key", a.signing_key.serialize_pem())
+        .file("b.pem", b.cert.pem())
+        .file("c.pem", b.cert.pem())
+        .file("b.key", b.signing_key.serialize_pem());
+    assert_snapshot!("check_good_certificates", place.run(&["check"]));
+
+    let place = place.file("sandtide.toml", TLS.replace("tls = true", "tls = false"));
+    assert_snapshot!("check_unused_certificates", place.run(&["check"]));
+    let ca = "[tls]\nclient_auth = \"required\"\nclient_ca = \"a.key\"";
+    let place = place.file("sandtide.toml", TLS.replace("[tls]", ca));
+    assert_snapshot!("check_bad_authority", place.run(&["check"]));
+}
+
+#[test]
 fn the_schema_is_json_and_knows_the_engines() {
     let output = Place::new().command(&["schema"]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
