@@ -16,6 +16,7 @@
 pub mod binary;
 pub mod client;
 pub mod curl;
+pub mod documented;
 pub mod guest;
 pub mod h2;
 pub mod log;
@@ -30,6 +31,7 @@ use std::time::Duration;
 pub use binary::{Run, sandtide};
 pub use client::{Client, Request};
 pub use curl::Curl;
+pub use documented::documented;
 pub use guest::{built, guest};
 pub use log::Log;
 pub use message::{Head, Response};

@@ -5,7 +5,9 @@
 //! The guest is `tests/guests/suite_limits.c`.
 
 use sandtide_tests::{
-    Request, Response, Run, Server, guest,
+    Request, Response, Run, Server,
+    documented::{Row, documented},
+    guest,
     log::{field, number},
 };
 
@@ -33,10 +35,9 @@ fn says_nothing_of_the_inside(response: &Response) {
 }
 
 /// The report in the log has everything that the client was not told.
-fn is_reported(server: &Server, response: &Response, kind: &str, function: Option<&str>) {
+fn is_reported(server: &Server, response: &Response, function: Option<&str>) {
     let report = server.log.report(response.id());
     assert!(report.contains(" WARN "), "{report}");
-    assert_eq!(field(&report, "fault"), Some(kind), "{report}");
     assert_eq!(field(&report, "tenant"), Some("guest"), "{report}");
     assert!(number(&report, "instructions").is_some_and(|count| count > 0), "{report}");
     assert!(number(&report, "pages_written").is_some_and(|count| count > 0), "{report}");
@@ -50,15 +51,16 @@ fn is_reported(server: &Server, response: &Response, kind: &str, function: Optio
     assert!(backtrace.contains("(main+0x"), "{report}");
 }
 
-/// The limit is met, in `function`, and afterwards all is well.
-fn is_met(lines: &str, limits: &str, request: &Request, (status, kind): (u16, &str), at: &str) {
+/// The limit is met, in the function `at`, as the table says, and afterwards all is well.
+fn is_met(row: &Row, lines: &str, limits: &str, request: &Request, at: &str) {
     let Some(server) = serve(lines, limits) else { return };
     // Twice: what the first leaves must not help the second.
     for _ in 0..2 {
         let response = server.ask(request);
-        assert_eq!(response.status(), status, "{response:?}");
+        row.is_answered_by(&response);
         says_nothing_of_the_inside(&response);
-        is_reported(&server, &response, kind, (!at.is_empty()).then_some(at));
+        row.is_logged_by(&server.log.report(response.id()));
+        is_reported(&server, &response, (!at.is_empty()).then_some(at));
         assert_eq!(server.get("guest", "/ok").text(), "ok");
     }
 }
@@ -70,23 +72,24 @@ fn get(path: &str) -> Request {
 #[test]
 fn instructions() {
     let limits = "instructions = 5_000_000";
-    is_met("", limits, &get("/spin"), (504, "instructions"), "spin_for_ever");
+    is_met(documented("instructions"), "", limits, &get("/spin"), "spin_for_ever");
 }
 
 #[test]
 fn wall_time_of_a_guest_that_computes() {
     let limits = "wall_time = \"100 ms\"\ninstructions = 1_000_000_000_000";
-    is_met("", limits, &get("/spin"), (504, "deadline"), "spin_for_ever");
+    is_met(documented("wall_time"), "", limits, &get("/spin"), "spin_for_ever");
 }
 
 #[test]
 fn wall_time_of_a_guest_that_waits() {
-    is_met("", "wall_time = \"100 ms\"", &get("/sleep"), (504, "deadline"), "sleep_for_ever");
+    let limits = "wall_time = \"100 ms\"";
+    is_met(documented("wall_time"), "", limits, &get("/sleep"), "sleep_for_ever");
 }
 
 #[test]
 fn memory() {
-    is_met("", "memory = \"4 MiB\"", &get("/memory"), (502, "memory"), "write_memory");
+    is_met(documented("memory"), "", "memory = \"4 MiB\"", &get("/memory"), "write_memory");
 }
 
 #[test]
@@ -98,8 +101,8 @@ fn malloc_says_no_or_the_guest_ends_before_the_memory_limit_is_passed() {
         assert!((1 << 20..4 << 20).contains(&taken), "{taken}");
         assert!(response.text().ends_with("then 1"), "{}", response.text());
     } else {
-        assert_eq!(response.status(), 502);
-        is_reported(&server, &response, "memory", None);
+        documented("memory").is_answered_by(&response);
+        is_reported(&server, &response, None);
     }
     assert_eq!(server.get("guest", "/ok").text(), "ok");
 }
@@ -107,7 +110,7 @@ fn malloc_says_no_or_the_guest_ends_before_the_memory_limit_is_passed() {
 #[test]
 fn response_body_at_once() {
     let limits = "response_body = \"1048575 B\"";
-    is_met("", limits, &get("/response"), (502, "response"), "");
+    is_met(documented("response_body"), "", limits, &get("/response"), "");
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn request_body_that_was_announced() {
     // The body is not sent: the head is enough to know.
     let head = Request::new("POST", "guest", "/body").header("content-length", "1001");
     let response = server.ask(&head);
-    assert_eq!(response.status(), 413);
+    documented("request_body").is_answered_by(&response);
     says_nothing_of_the_inside(&response);
     assert_eq!(server.get("guest", "/ok").text(), "ok");
 }
@@ -149,14 +152,17 @@ fn request_body_that_was_not_announced() {
     assert_eq!(server.ask(&chunked(&[&fits])).text(), "1000");
     let over = [[hundred.as_str(); 10].concat(), "1\r\nx\r\n0\r\n\r\n".to_owned()].concat();
     let response = server.ask(&chunked(&[&over]));
-    assert_eq!(response.status(), 413, "{response:?}");
+    let row = documented("request_body");
+    row.is_answered_by(&response);
+    row.is_logged_by(&server.log.report(response.id()));
     says_nothing_of_the_inside(&response);
-    is_reported(&server, &response, "request_body", None);
+    is_reported(&server, &response, None);
     assert_eq!(server.get("guest", "/ok").text(), "ok");
 }
 
 /// Asks for as many of a thing as there are, twice: the second gets as many as the first.
-fn as_many_as(limits: &str, path: &str, expected: &str) {
+fn as_many_as(row: &Row, limits: &str, path: &str, expected: &str) {
+    assert!(row.is_not_logged() && row.answer.contains("the system call fails"), "{row:?}");
     let Some(server) = serve("", limits) else { return };
     for _ in 0..2 {
         assert_eq!(server.get("guest", path).text(), expected);
@@ -166,13 +172,13 @@ fn as_many_as(limits: &str, path: &str, expected: &str) {
 #[test]
 fn descriptors() {
     // Standard input, output and error are three of them.
-    as_many_as("descriptors = 16", "/descriptors", "13 more, then 1");
+    as_many_as(documented("descriptors"), "descriptors = 16", "/descriptors", "13 more, then 1");
 }
 
 #[test]
 fn threads() {
-    as_many_as("threads = 5", "/threads", "4 more, then 1");
-    as_many_as("threads = 1", "/threads", "0 more, then 1");
+    as_many_as(documented("threads"), "threads = 5", "/threads", "4 more, then 1");
+    as_many_as(documented("threads"), "threads = 1", "/threads", "0 more, then 1");
 }
 
 #[test]
@@ -184,7 +190,7 @@ fn scratch() {
     assert!((48 << 10..=64 << 10).contains(&written), "{first}");
     assert!(first.ends_with("bytes, then 1"), "{first}");
     assert_eq!(server.get("guest", "/scratch").text(), first);
-    as_many_as("scratch = 0", "/scratch", "0 bytes, then 1");
+    as_many_as(documented("scratch"), "scratch = 0", "/scratch", "0 bytes, then 1");
 }
 
 /// How many lines of the flood reached the log before a request that came after it.
@@ -205,6 +211,7 @@ fn log_lines() {
     assert!(lines >= 10, "{lines}");
     assert!(lines < 100, "{lines} lines of 2000 reached the log");
     let note = server.log.wait("a note of what is missing", |line| line.contains("suppressed"));
+    documented("log_lines").is_logged_by(&note);
     assert!(note.contains("tenant=guest"), "{note}");
 }
 
@@ -215,6 +222,8 @@ fn log_bytes() {
     let lines = flooded(&server, 2000);
     // A hundred bytes each, and a burst of some seconds.
     assert!((10..200).contains(&lines), "{lines} lines of 2000 reached the log");
+    let note = server.log.wait("a note of what is missing", |line| line.contains("output supp"));
+    documented("log_bytes").is_logged_by(&note);
 }
 
 #[test]
@@ -240,7 +249,11 @@ fn concurrency_and_queue() {
         }
         assert!(waiting.len() < 100, "nobody is turned away");
     };
-    assert!(turned_away.header("retry-after").is_some_and(|s| s.parse::<u32>().is_ok()));
+    // Over the concurrency it waits; over the queue it is told.
+    assert_eq!(documented("concurrency").answer, "waits in the queue");
+    let row = documented("queue");
+    row.is_answered_by(&turned_away);
+    row.is_logged_by(&server.log.report(turned_away.id()));
     says_nothing_of_the_inside(&turned_away);
     let report = server.log.report(turned_away.id());
     assert!(report.contains("too many exchanges wait"), "{report}");
@@ -266,9 +279,11 @@ fn queue_time() {
             break response;
         }
     };
-    assert_eq!(turned_away.status(), 503);
+    let row = documented("queue_time");
+    row.is_answered_by(&turned_away);
     says_nothing_of_the_inside(&turned_away);
     let report = server.log.report(turned_away.id());
+    row.is_logged_by(&report);
     assert!(report.contains("waited too long"), "{report}");
     holder.send(b"cd");
     assert_eq!(holder.response("POST").text(), "4");
@@ -276,7 +291,7 @@ fn queue_time() {
 
 /// A program that does not come to its first request: the tenant answers 503, its neighbour does
 /// not notice, and both commands say why.
-fn does_not_boot(how: &str, limits: &str, expected: &[&str]) {
+fn does_not_boot(row: &Row, how: &str, limits: &str, expected: &[&str]) {
     let Some(program) = guest("suite_limits.c") else { return };
     let config = format!(
         "[tenants.neighbour]\nauthorities = \"neighbour.test\"\nprogram = {program:?}\n\
@@ -285,7 +300,7 @@ fn does_not_boot(how: &str, limits: &str, expected: &[&str]) {
     );
     let server = Server::start(&config);
     let response = server.get("guest", "/ok");
-    assert_eq!(response.status(), 503);
+    row.is_answered_by(&response);
     says_nothing_of_the_inside(&response);
     assert_eq!(server.get("neighbour", "/ok").text(), "ok");
     let check =
@@ -305,35 +320,55 @@ fn does_not_boot(how: &str, limits: &str, expected: &[&str]) {
 #[test]
 fn boot_instructions() {
     let expected = ["`guest`", "used up its 5000000 instructions", "spin_for_ever", "hint: "];
-    does_not_boot("spin", "boot_instructions = 5_000_000", &expected);
+    does_not_boot(
+        documented("boot_instructions"),
+        "spin",
+        "boot_instructions = 5_000_000",
+        &expected,
+    );
 }
 
 #[test]
 fn boot_time_of_a_guest_that_computes() {
     let limits = "boot_time = \"100 ms\"\nboot_instructions = 1_000_000_000_000";
-    does_not_boot("spin", limits, &["`guest`", "within 100ms", "spin_for_ever", "boot_time"]);
+    does_not_boot(
+        documented("boot_time"),
+        "spin",
+        limits,
+        &["`guest`", "within 100ms", "spin_for_ever", "boot_time"],
+    );
 }
 
 #[test]
 fn boot_time_of_a_guest_that_waits() {
     let expected = ["`guest`", "within 100ms", "sleep_for_ever", "boot_time"];
-    does_not_boot("sleep", "boot_time = \"100 ms\"", &expected);
+    does_not_boot(documented("boot_time"), "sleep", "boot_time = \"100 ms\"", &expected);
 }
 
 #[test]
 fn memory_of_a_boot() {
     let expected = ["`guest`", "write_memory", "4194304 bytes", "limits.memory"];
-    does_not_boot("memory", "memory = \"4 MiB\"", &expected);
+    does_not_boot(documented("boot_time"), "memory", "memory = \"4 MiB\"", &expected);
 }
 
 #[test]
 fn a_program_that_leaves_before_its_first_request() {
-    does_not_boot("exit", "", &["`guest`", "exited with code 3", "sandtide_next_request"]);
+    does_not_boot(
+        documented("boot_time"),
+        "exit",
+        "",
+        &["`guest`", "exited with code 3", "sandtide_next_request"],
+    );
 }
 
 #[test]
 fn a_program_that_is_larger_than_its_memory() {
-    does_not_boot("", "memory = \"64 KiB\"", &["`guest`", "memory", "hint: raise the limit"]);
+    does_not_boot(
+        documented("boot_time"),
+        "",
+        "memory = \"64 KiB\"",
+        &["`guest`", "memory", "hint: raise the limit"],
+    );
 }
 
 /// The id is the same in the log, for the client and for the guest.
