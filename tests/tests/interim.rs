@@ -3,7 +3,7 @@
 //!
 //! The guest is `tests/guests/suite_interim.c`.
 
-use sandtide_tests::{Client, Request, Server, guest, log::field};
+use sandtide_tests::{Client, Request, Server, guest, h2, log::field};
 
 fn serve() -> Option<Server> {
     serve_with("")
@@ -249,4 +249,15 @@ fn a_client_of_http_1_0_is_not_asked() {
     let everything = String::from_utf8(client.rest()).expect("text");
     assert!(everything.starts_with("HTTP/1.0 200 OK\r\n"), "{everything}");
     assert!(everything.ends_with("\r\n\r\n4"), "{everything}");
+}
+
+/// Hyper has no interface for them there: the response comes without, and whole.
+#[test]
+fn http_2_gets_the_response_alone() {
+    let Some(server) = serve() else { return };
+    let mut connection = h2::Connection::open(server.address());
+    for (stream, path) in [(1, "/hints?3"), (3, "/compute"), (5, "/framing")] {
+        let end = connection.get(stream, "guest.test", path);
+        assert_eq!(end, h2::End::Response { status: 200, body: b"done".to_vec() }, "{path}");
+    }
 }

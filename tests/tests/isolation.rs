@@ -11,7 +11,10 @@
 
 use std::{fmt::Write as _, fs};
 
-use sandtide_tests::{Request, Response, Server, guest};
+use sandtide_tests::{
+    Request, Response, Server, guest,
+    h2::{self, flag, kind},
+};
 
 const PLACES: [&str; 22] = [
     "data",
@@ -201,6 +204,64 @@ fn nothing_is_left_after_the_client_has_gone_in_its_response() {
         client.try_head("GET").expect("the response begins");
         assert!(client.body_bytes(7).starts_with(b"planted"));
     });
+}
+
+/// Plants over HTTP/2, and hands over when the guest waits for more of the body (`POST`) or has
+/// begun its response (`GET`).
+fn planted_in_http_2(server: &Server, method: &str, place: &str, ending: &str) -> h2::Connection {
+    let mark = server.log.mark();
+    let mut connection = h2::Connection::open(server.address());
+    let (path, secret) = (format!("/plant/{place}/{ending}"), format!("{:x}", secret(place)));
+    let mut head = h2::request(method, "guest.test", &path).to_vec();
+    head.push(("x-secret", &secret));
+    let flags = if method == "GET" { flag::END_STREAM } else { flag::NONE };
+    connection.frame(&h2::Frame::headers(1, flags, &head));
+    if method == "GET" {
+        connection.until(|frame| frame.kind == kind::DATA).expect("the response begins");
+    } else {
+        connection.frame(&h2::Frame::new(kind::DATA, flag::NONE, 1, *b"a part"));
+        server.log.wait_since(mark, "planted", |line| line.contains("planted"));
+    }
+    connection
+}
+
+/// The stream is reset, and the connection goes on.
+#[test]
+fn nothing_is_left_after_a_stream_was_reset() {
+    for (method, ending) in [("POST", "client-in-request"), ("GET", "client-in-response")] {
+        let Some((server, _files)) = serve(&[("guest", "", "")]) else { return };
+        let mut found = String::new();
+        for place in PLACES {
+            let mut connection = planted_in_http_2(&server, method, place, ending);
+            let cancel = h2::code::CANCEL.to_be_bytes();
+            connection.frame(&h2::Frame::new(kind::RST_STREAM, flag::NONE, 1, cancel));
+            // What has come of the stream has used up the window of the connection.
+            let room = (1u32 << 20).to_be_bytes();
+            connection.frame(&h2::Frame::new(kind::WINDOW_UPDATE, flag::NONE, 0, room));
+            let masked = format!("{:x}", secret(place) ^ MASK);
+            let path = format!("/probe/{place}");
+            let mut head = h2::get("guest.test", &path).to_vec();
+            head.push(("x-masked", &masked));
+            connection.frame(&h2::Frame::headers(3, flag::END_STREAM, &head));
+            let left = connection.end_of(3);
+            if left != (h2::End::Response { status: 200, body: b"clean".to_vec() }) {
+                // Writing to a String cannot fail.
+                let _ = writeln!(found, "{place}: {left:?}");
+            }
+        }
+        assert!(found.is_empty(), "after a reset of {ending}, the next request finds\n{found}");
+    }
+}
+
+#[test]
+fn nothing_is_left_after_a_connection_of_http_2_was_lost() {
+    for (method, ending) in [("POST", "client-in-request"), ("GET", "client-in-response")] {
+        let Some((server, _files)) = serve(&[("guest", "", "")]) else { return };
+        for place in PLACES {
+            drop(planted_in_http_2(&server, method, place, ending));
+            assert_eq!(probe(&server, "guest", place), CLEAN, "{place} after {ending}");
+        }
+    }
 }
 
 /// What the probes are worth: where nothing is reset, they find every secret.

@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeSet, fs, io::Write as _, thread};
 
-use sandtide_tests::{Request, Server, binary::top, built, guest, log::field};
+use sandtide_tests::{
+    Request, Server,
+    binary::top,
+    built, guest,
+    h2::{self, flag, kind},
+    log::field,
+};
 
 /// A table for an example; `None` without a compiler.
 fn tenant(name: &str, source: &str, lines: &str) -> Option<String> {
@@ -77,6 +83,34 @@ fn trailers_go_both_ways() {
     assert_eq!(response.trailer("x-note"), Some("ends here"));
     // The connection goes on.
     assert_eq!(client.ask(&Request::get("echo", "/")).status(), 200);
+}
+
+#[test]
+fn trailers_go_both_ways_in_http_2() {
+    let Some(server) = echo() else { return };
+    let mut connection = h2::Connection::open(server.address());
+    for stream in [1, 3] {
+        let head = h2::request("POST", "echo.test", "/trailers");
+        connection.frame(&h2::Frame::headers(stream, flag::NONE, &head));
+        connection.frame(&h2::Frame::new(kind::DATA, flag::NONE, stream, *b"body"));
+        let trailers = [("x-sum", "42"), ("x-note", "ends here")];
+        connection.frame(&h2::Frame::headers(stream, flag::END_STREAM, &trailers));
+        let mut frames = Vec::new();
+        while frames.last().is_none_or(|frame: &h2::Frame| !frame.is_last()) {
+            let own = connection.until(|frame| frame.stream == stream);
+            frames.push(own.expect("the stream goes on"));
+        }
+        let body: Vec<u8> = frames
+            .iter()
+            .filter(|frame| frame.kind == kind::DATA)
+            .flat_map(|frame| frame.payload.clone())
+            .collect();
+        assert_eq!(String::from_utf8_lossy(&body), "4 bytes of body, 2 trailers\n");
+        assert_eq!((frames[0].kind, frames[0].status()), (kind::HEADERS, Some(200)));
+        let last = frames.last().expect("there are frames");
+        assert_eq!((last.kind, last.status()), (kind::HEADERS, None));
+        assert!(!last.payload.is_empty());
+    }
 }
 
 #[test]
