@@ -22,6 +22,9 @@ use rustix::event::{Timespec, epoll};
 /// How long a client waits for its answer before it is of no use to it any more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long to sleep at most: those who wait for a connection are looked after.
+const TICK: Duration = Duration::from_millis(50);
+
 fn main() -> anyhow::Result<()> {
     let usage = "usage: open-loop ADDRESS HOST PATH RATE SECONDS CONNECTIONS";
     let mut args = std::env::args().skip(1);
@@ -111,7 +114,8 @@ impl Load {
                 self.waiting.push_back(due);
             }
             self.send(now)?;
-            self.receive()?;
+            let next = start + Duration::from_secs_f64(self.seen.offered as f64 / rate);
+            self.receive(if self.seen.offered < total { next } else { now + TICK })?;
             let is_done = self.waiting.is_empty() && self.idle.len() == self.connections.len();
             if self.seen.offered == total && (is_done || now > start + length + 2 * PATIENCE) {
                 let open = self.connections.iter().filter(|one| one.due.is_some()).count();
@@ -141,10 +145,12 @@ impl Load {
         Ok(())
     }
 
-    fn receive(&mut self) -> anyhow::Result<()> {
+    /// Waits for answers, until then at the latest.
+    fn receive(&mut self, until: Instant) -> anyhow::Result<()> {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 256];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&at_once))?;
+        let time = until.saturating_duration_since(Instant::now()).min(TICK);
+        let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+        let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&time))?;
         for event in events {
             let data = event.data;
             self.read(data.u64() as usize)?;
