@@ -118,11 +118,13 @@ impl Body for ResponseBody {
 const PIECE: usize = 16 << 10;
 
 fn take_piece(bytes: &mut Bytes, flight: &Flight) -> Bytes {
-    if flight.is_stream() && bytes.len() > PIECE {
+    let piece = if flight.is_stream() && bytes.len() > PIECE {
         bytes.split_to(PIECE)
     } else {
         std::mem::take(bytes)
-    }
+    };
+    flight.add_sent(piece.len());
+    piece
 }
 
 impl Stream {

@@ -57,7 +57,7 @@ pub(crate) async fn serve(
         Some(Err(error)) => return tracing::debug!(%error, "a connection was not established"),
     };
     let wire = Wire::new(transport, entry.clone());
-    let open = Open::new(wire.clone(), peer);
+    let open = Open::new(wire.clone(), peer, &host.options);
     let front = Front { host: host.clone(), open: open.clone() };
     let io = Io::new(wire.clone());
     let result = match protocol {

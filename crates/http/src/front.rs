@@ -15,11 +15,13 @@ use sandtide_engine::ResponseHead;
 use sandtide_runtime::{Begun, Reply, Whole};
 
 use crate::{
+    access_log::Line,
     body::ResponseBody,
     check, client_cert,
     flight::Flight,
     framing::{self, Content},
     host::Host,
+    inbound::{self, Origin},
     open::Open,
     source::request_body,
     watched::Watched,
@@ -69,7 +71,8 @@ impl Service<Request<Incoming>> for Front {
         }
         let flight = Flight::new(self.open.clone(), None);
         if let Err(text) = check::check(&parts, &incoming) {
-            let mut response = refusal(StatusCode::BAD_REQUEST, text, flight);
+            let status = StatusCode::BAD_REQUEST;
+            let mut response = refuse(&self.host, parts, status, text, flight);
             // What follows on this connection may be part of what was not understood.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return Answering::Ready(Some(response));
@@ -86,8 +89,12 @@ fn begin(
     host: &Host,
     mut parts: Parts,
     incoming: Incoming,
-    flight: Flight,
+    mut flight: Flight,
 ) -> Answering {
+    let origin = inbound::prepare(&mut parts, &flight.open().forwarder, host.options.trace);
+    if let Some(log) = &host.log {
+        flight.set_line(Line::new(log.clone(), origin));
+    }
     let is_head = parts.method == Method::HEAD;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
     let informs = parts.version == Version::HTTP_11;
@@ -106,7 +113,10 @@ impl Begin {
     fn begin(mut self, cx: &mut Context<'_>) -> Answering {
         match check::check_stream(&mut self.parts, self.host.options.max_headers) {
             Ok(()) => begin(cx, &self.host, self.parts, self.incoming, self.flight),
-            Err((status, text)) => Answering::Ready(Some(refusal(status, text, self.flight))),
+            Err((status, text)) => {
+                let response = refuse(&self.host, self.parts, status, text, self.flight);
+                Answering::Ready(Some(response))
+            }
         }
     }
 }
@@ -175,26 +185,27 @@ impl Pending {
     }
 }
 
+/// Answers a request that is not well formed.
 #[cold]
-fn refusal(status: StatusCode, text: &'static str, flight: Flight) -> Response<ResponseBody> {
-    let body = ResponseBody::full(format!("{}: {text}\n", status.as_u16()).into(), flight);
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
+fn refuse(
+    host: &Host,
+    request: Parts,
+    status: StatusCode,
+    text: &'static str,
+    mut flight: Flight,
+) -> Response<ResponseBody> {
+    if let Some(log) = &host.log {
+        let origin = Origin { client: flight.open().forwarder.peer(), trace: None };
+        flight.set_line(Line::new(log.clone(), origin));
+    }
+    response(host.reactor.reject(request, status, text), false, flight)
 }
 
 /// A response that is all there.
 fn response(whole: Whole, is_head: bool, flight: Flight) -> Response<ResponseBody> {
-    let Whole {
-        head: ResponseHead { status, mut headers },
-        body,
-        trailers,
-        response_time,
-        record: _,
-    } = whole;
+    let Whole { head: ResponseHead { status, mut headers }, body, trailers, response_time, record } =
+        whole;
+    flight.set_record(record);
     flight.patience().begin_whole(response_time);
     let announced = framing::take_framing(&mut headers);
     let body = match Content::of(is_head, status) {

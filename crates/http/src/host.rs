@@ -6,6 +6,7 @@ use hyper::server::conn::{http1, http2};
 use sandtide_runtime::Reactor;
 
 use crate::{
+    access_log::Log,
     connections::Connections,
     doorbell::Doorbell,
     options::Options,
@@ -26,6 +27,8 @@ pub(crate) struct Host {
     pub(crate) streams: Streams,
     pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) options: Options,
+    /// This thread's part of the access log.
+    pub(crate) log: Option<Rc<Log>>,
 }
 
 impl Host {
@@ -34,6 +37,7 @@ impl Host {
         doorbell: Rc<Doorbell>,
         certificates: Option<Arc<Certificates>>,
         options: Options,
+        log: Option<Log>,
         reactors: usize,
     ) -> Rc<Self> {
         let share = options.max_connections.div_ceil(reactors).max(1);
@@ -48,6 +52,7 @@ impl Host {
             streams,
             certificates,
             options,
+            log: log.map(Rc::new),
         })
     }
 }

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod access_log;
 mod body;
 mod check;
 mod client_cert;
@@ -29,9 +30,11 @@ mod connection;
 mod connections;
 mod doorbell;
 mod flight;
+mod forwarded;
 mod framing;
 mod front;
 mod host;
+mod inbound;
 mod interim;
 mod listen;
 mod open;
@@ -46,12 +49,16 @@ mod source;
 mod streams;
 mod timers;
 mod tls;
+mod trace;
 mod transport;
 mod unix;
 mod watched;
 mod wire;
 
+pub use access_log::{AccessLog, AccessLogFile, AccessLogFormat, AccessLogOptions};
+pub use forwarded::{ForwardedHeaders, ForwardedPolicy};
 pub use listen::{Address, BindError, Listen};
 pub use options::Options;
 pub use server::{Draining, ServeError, Server};
 pub use tls::{CertificateFiles, Certificates, ClientAuth, Tls, TlsError};
+pub use trace::TracePolicy;

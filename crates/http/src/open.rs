@@ -4,6 +4,8 @@ use std::{cell::Cell, rc::Rc};
 
 use crate::{
     connections::{Entry, Order},
+    forwarded::Forwarder,
+    options::Options,
     peer::Peer,
     wire::Wire,
 };
@@ -11,8 +13,8 @@ use crate::{
 /// What all exchanges of a connection share.
 pub(crate) struct Open {
     pub(crate) wire: Rc<Wire>,
-    #[allow(dead_code, reason = "for policies that ask who the client is")]
     pub(crate) peer: Peer,
+    pub(crate) forwarder: Forwarder,
     /// Whether a request was answered before all of it had been read.
     has_unread: Cell<bool>,
     /// HTTP/2 streams that the client has given up, less those that it has not.
@@ -24,8 +26,16 @@ pub(crate) struct Open {
 const MAX_GIVEN_UP: u32 = 200;
 
 impl Open {
-    pub(crate) fn new(wire: Rc<Wire>, peer: Peer) -> Rc<Self> {
-        Rc::new(Self { wire, peer, has_unread: Cell::new(false), given_up: Cell::new(0) })
+    pub(crate) fn new(wire: Rc<Wire>, peer: Peer, options: &Options) -> Rc<Self> {
+        let client = peer.client.map(|address| address.ip());
+        let forwarder = Forwarder::new(&options.forwarded, client, peer.is_tls);
+        Rc::new(Self {
+            wire,
+            peer,
+            forwarder,
+            has_unread: Cell::new(false),
+            given_up: Cell::new(0),
+        })
     }
 
     pub(crate) fn entry(&self) -> &Entry {

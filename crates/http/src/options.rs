@@ -1,6 +1,8 @@
 //! How the host serves.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
+
+use crate::{forwarded::ForwardedPolicy, trace::TracePolicy};
 
 /// Limits and times of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub struct Options {
     /// How long connections are still accepted after the shutdown was asked for, while
     /// [`crate::Draining`] says so already.
     pub drain_delay: Duration,
+    /// Who may say who the client is, and how guests learn of it.
+    pub forwarded: Arc<ForwardedPolicy>,
+    /// What is done with trace contexts.
+    pub trace: TracePolicy,
 }
 
 impl Default for Options {
@@ -44,6 +50,8 @@ impl Default for Options {
             body_timeout: Duration::from_secs(20),
             drain: Duration::from_secs(10),
             drain_delay: Duration::ZERO,
+            forwarded: Arc::default(),
+            trace: TracePolicy::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::{
 
 use crate::{
     accept::accept,
+    access_log::AccessLog,
     connections::Connections,
     doorbell::Doorbell,
     host::Host,
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) certificates: Option<Arc<Certificates>>,
     pub(crate) options: Options,
+    pub(crate) access_log: Option<AccessLog>,
     /// Changes when the server is to shut down.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
@@ -48,11 +50,12 @@ impl Plan {
         let doorbell = Rc::new(Doorbell::new()?);
         let bell = doorbell.clone();
         reactor.turnstile().set_doorbell(Box::new(move || bell.rings()));
-        let host =
-            Host::new(reactor.clone(), doorbell, self.certificates, self.options, self.reactors);
+        let log = self.access_log.as_ref().and_then(AccessLog::log);
+        let (certificates, options) = (self.certificates, self.options);
+        let host = Host::new(reactor.clone(), doorbell, certificates, options, log, self.reactors);
         spawn_local(drive_turnstile(reactor.clone()));
         spawn_local(finish_abandoned(reactor.clone()));
-        spawn_local(tick(reactor.clone()));
+        spawn_local(tick(host.clone()));
         spawn_local(sweep(host.connections.clone()));
         let mut acceptors = Vec::new();
         for socket in self.sockets {
@@ -94,12 +97,15 @@ async fn finish_abandoned(reactor: Rc<Reactor>) -> Infallible {
     poll_fn(|cx| reactor.poll_abandoned(cx)).await
 }
 
-async fn tick(reactor: Rc<Reactor>) -> Infallible {
+async fn tick(host: Rc<Host>) -> Infallible {
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         seconds.tick().await;
-        reactor.tick();
+        host.reactor.tick();
+        if let Some(log) = &host.log {
+            log.flush();
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use sandtide_runtime::{Runtime, Totals};
 use tokio::{sync::watch, time::sleep};
 
 use crate::{
+    access_log::AccessLog,
     listen::{Address, BindError, Bound, Listen, bind},
     options::Options,
     reactor::{self, Plan},
@@ -32,6 +33,7 @@ pub struct Server {
     files: Vec<SocketFile>,
     certificates: Option<Arc<Certificates>>,
     draining: Draining,
+    access_log: Option<AccessLog>,
 }
 
 /// Whether the server has been told to stop: what a readiness probe wants to know.
@@ -78,8 +80,23 @@ impl Server {
                 own.push(socket);
             }
         }
-        let draining = Draining::default();
-        Ok(Self { options, listens: bound, sockets, files, certificates, draining })
+        Ok(Self {
+            options,
+            listens: bound,
+            sockets,
+            files,
+            certificates,
+            draining: Draining::default(),
+            access_log: None,
+        })
+    }
+
+    /// Writes a line for each exchange, if the runtime makes records
+    /// ([`sandtide_runtime::Options::records`]).
+    #[must_use]
+    pub fn with_access_log(mut self, log: AccessLog) -> Self {
+        self.access_log = Some(log);
+        self
     }
 
     /// Where it listens: what was asked for, with the ports that were found for port 0.
@@ -124,6 +141,7 @@ impl Server {
                 runtime: runtime.clone(),
                 certificates: self.certificates.clone(),
                 options: self.options.clone(),
+                access_log: self.access_log.clone(),
                 shutdown: stopped.clone(),
             };
             let ended = ended.clone();
@@ -154,6 +172,9 @@ impl Server {
             totals = totals.plus(&own);
         }
         drop(self.files);
+        if let Some(log) = self.access_log {
+            log.close();
+        }
         tracing::info!(
             exchanges = totals.exchanges,
             fixed = totals.fixed,

@@ -1,16 +1,20 @@
 //! A serving whose client is told until when it may take its time.
 
-use std::task::{Context, Poll};
+use std::{
+    ops::{Deref, DerefMut},
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use sandtide_engine::{ExchangeId, Frame};
 use sandtide_runtime::{Broken, Record, Reply, Serving};
 
-use crate::{flight::Flight, interim};
+use crate::{access_log::Line, flight::Flight, interim};
 
 /// While a client does not read, hyper polls no response. So that a sandbox does not wait for
 /// such a client forever, its connection or stream knows until when it may hold the sandbox.
 pub(crate) struct Watched {
-    serving: Box<Serving>,
+    serving: Leaving,
     flight: Flight,
     /// Whether the client can get interim responses.
     informs: bool,
@@ -19,6 +23,7 @@ pub(crate) struct Watched {
 impl Watched {
     /// `informs`: whether the client can get interim responses.
     pub(crate) fn new(serving: Box<Serving>, flight: Flight, informs: bool) -> Self {
+        let serving = Leaving { serving, line: flight.line().cloned() };
         let watched = Self { serving, flight, informs };
         watched.tell(false);
         watched
@@ -71,5 +76,33 @@ impl Watched {
         let patience = self.flight.patience();
         patience.set_sandbox((!self.serving.is_over()).then(|| self.serving.deadline()));
         patience.set_handed(is_handed);
+    }
+}
+
+/// A serving that leaves its record behind, however it ends.
+struct Leaving {
+    serving: Box<Serving>,
+    line: Option<Rc<Line>>,
+}
+
+impl Deref for Leaving {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.serving
+    }
+}
+
+impl DerefMut for Leaving {
+    fn deref_mut(&mut self) -> &mut Serving {
+        &mut self.serving
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.set(self.serving.leave());
+        }
     }
 }

@@ -121,8 +121,7 @@ impl Reactor {
         request: Parts,
         body: impl FnOnce(u64) -> RequestBody,
     ) -> Begun {
-        let id = ExchangeId(self.next_id.get());
-        self.next_id.set(id.0.wrapping_add(1));
+        let id = self.next_id();
         let local = {
             let mut view = self.view.borrow_mut();
             view.refresh();
@@ -396,6 +395,24 @@ impl Reactor {
         let tenant = local.map(|local| local.name.clone());
         let (began, spent) = (self.timers.now(), Spent::default());
         Box::new(Record { id, tenant, request, ending, status, began, spent })
+    }
+
+    /// Answers a request that the host does not take for one, with a line in words for its client.
+    #[cold]
+    pub fn reject(&self, request: Parts, status: StatusCode, text: &'static str) -> Whole {
+        let id = self.next_id();
+        let why = Refused::BadRequest;
+        self.vitals.nobody.add_refused(why);
+        self.vitals.nobody.add_status(status);
+        let ending = Ending::Refused(why);
+        let record = self.records.then(|| self.unserved(id, None, request, ending, Some(status)));
+        Refusal::Malformed(status, text).answer(id, record)
+    }
+
+    fn next_id(&self) -> ExchangeId {
+        let id = self.next_id.get();
+        self.next_id.set(id.wrapping_add(1));
+        ExchangeId(id)
     }
 
     #[cold]

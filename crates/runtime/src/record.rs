@@ -111,18 +111,21 @@ pub enum Refused {
     QueueTime,
     /// The tenant has had its requests of this second.
     Rate,
+    /// It is not a request that HTTP knows, or over the host's own limits.
+    BadRequest,
     /// Its body is announced to be longer than the tenant's limit.
     RequestBody,
 }
 
 impl Refused {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NoTenant,
         Self::Unavailable,
         Self::QueueFull,
         Self::QueueTime,
         Self::Rate,
+        Self::BadRequest,
         Self::RequestBody,
     ];
 
@@ -134,6 +137,7 @@ impl Refused {
             Self::QueueFull => "queue_full",
             Self::QueueTime => "queue_time",
             Self::Rate => "rate",
+            Self::BadRequest => "bad_request",
             Self::RequestBody => "request_body",
         }
     }

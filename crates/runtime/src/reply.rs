@@ -66,6 +66,8 @@ pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 pub(crate) enum Refusal {
     /// It did not reach a sandbox; a wait of so many seconds may help.
     Refused(Refused, Option<u64>),
+    /// The host does not take it for a request.
+    Malformed(StatusCode, &'static str),
     BodyTooLarge,
     BodyBroken,
     BodyTimeout,
@@ -145,6 +147,10 @@ impl Refusal {
                 "too many requests a second",
                 "sandtide; error=http_request_error; details=\"requests_per_second\"",
             ),
+            Self::Malformed(status, text) => (status, text, "sandtide; error=http_request_error"),
+            Self::Refused(Refused::BadRequest, _) => {
+                (S::BAD_REQUEST, "the request is malformed", "sandtide; error=http_request_error")
+            }
             Self::BodyTooLarge | Self::Refused(Refused::RequestBody, _) => (
                 S::PAYLOAD_TOO_LARGE,
                 "the request body is too large",

@@ -1,0 +1,143 @@
+//! A line for each exchange.
+//!
+//! ```text
+//!   response gone or cut off ─ Line dropped  ─▶ Log (a buffer of its reactor)
+//!                                                │ full, or a second old
+//!                                                ▼
+//!                                   bounded channel ─▶ Writer (a thread) ─▶ file
+//! ```
+//!
+//! A reactor never waits for the disk: what does not fit into the channel is dropped, counted and
+//! said.
+
+mod calendar;
+mod escape;
+mod format;
+mod log;
+mod writer;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+pub(crate) use log::{Line, Log};
+
+use writer::{Message, Writer};
+
+/// How many buffers may wait for the writer.
+const WAITING: usize = 64;
+
+/// How long to wait for the last lines to be written. The log may go to a pipe that nobody reads.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the access log goes, and how a line looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLogOptions {
+    /// Where it goes.
+    pub file: AccessLogFile,
+    /// How a line looks.
+    pub format: AccessLogFormat,
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLogFile {
+    /// To standard output.
+    Stdout,
+    /// To the end of a file, which is made if it is not there.
+    Path(PathBuf),
+}
+
+/// How a line of the access log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// The combined log format of NCSA and Apache.
+    Common,
+    /// A JSON object.
+    Json,
+}
+
+/// An access log that is open. Clones are the same log.
+#[derive(Debug, Clone)]
+pub struct AccessLog {
+    format: AccessLogFormat,
+    sender: Arc<Mutex<Option<SyncSender<Message>>>>,
+    ended: Arc<Mutex<Receiver<()>>>,
+    counts: Arc<Counts>,
+}
+
+/// What became of lines.
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl AccessLog {
+    /// Opens the log and starts its writer.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open(options: &AccessLogOptions) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(WAITING);
+        let (ending, ended) = sync_channel(1);
+        let counts = Arc::<Counts>::default();
+        let writer = Writer::open(options.file.clone(), receiver, counts.clone())?;
+        thread::Builder::new().name("access-log".into()).spawn(move || {
+            writer.run();
+            // Nobody may wait for it.
+            let _ = ending.send(());
+        })?;
+        Ok(Self {
+            format: options.format,
+            sender: Arc::new(Mutex::new(Some(sender))),
+            ended: Arc::new(Mutex::new(ended)),
+            counts,
+        })
+    }
+
+    /// Goes on in the file that has the name now: the old one was moved away.
+    pub fn reopen(&self) {
+        if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
+            // Who asks can wait until the writer has room; it is not a reactor. Fails only if the
+            // writer is gone.
+            let _ = sender.send(Message::Reopen);
+        }
+    }
+
+    /// Lines written so far.
+    pub fn written(&self) -> u64 {
+        self.counts.written.load(Relaxed)
+    }
+
+    /// Lines lost so far: there was no room for them, or they could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.counts.dropped.load(Relaxed)
+    }
+
+    /// A reactor's part; `None` after the end.
+    pub(crate) fn log(&self) -> Option<Log> {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(Log::new(self.format, sender, self.counts.clone()))
+    }
+
+    /// Waits until everything is written, when the reactors are gone.
+    pub(crate) fn close(&self) {
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(PATIENCE).is_err() {
+            tracing::error!("the last lines of the access log could not be written in time");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
