@@ -7,6 +7,7 @@ mod certificates;
 mod commands;
 mod engines;
 mod exchange;
+mod observe;
 mod report;
 mod signals;
 

@@ -15,6 +15,7 @@ use sandtide_runtime::{self as runtime, Answer, Runtime};
 
 use crate::{
     certificates, engines,
+    observe::{self, Observers},
     report::{self, Hinted},
     signals,
 };
@@ -60,7 +61,9 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let server = config.server.clone();
     let listens: Vec<_> = server.listen.iter().map(host_listen).collect();
     let certificates = config.tls.as_ref().map(certificates::load).transpose()?;
-    let (control, prepared) = Control::prepare(config, engines, runtime_options(&server))?;
+    let mut observers = Observers::open(&config)?;
+    let options = runtime_options(&server, observers.access_log.is_some());
+    let (control, prepared) = Control::prepare(config, engines, options)?;
     let mut failures = Vec::new();
     let mut tenants = Vec::new();
     for Prepared { tenant, state } in prepared {
@@ -74,16 +77,30 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
 
-    let host = Server::bind(&listens, certificates.clone(), host_options(&server, args.threads))?;
+    let options = host_options(&server, args.threads);
+    let mut host = Server::bind(&listens, certificates.clone(), options)?;
+    if let Some(log) = &observers.access_log {
+        host = host.with_access_log(log.clone());
+    }
     tenants.iter().for_each(|(tenant, state)| {
         eprintln!("{}", describe(tenant, *state, host.listens()));
     });
     let runtime = control.runtime().clone();
     let hooks = certificates.map(certificates::hook).into_iter().collect();
     let handle = control.start(Settings { reread, hooks })?;
-    let stop = signals::stop(move || handle.hangup())?;
+    let access_log = observers.access_log.clone();
+    let stop = signals::stop(move || {
+        handle.hangup();
+        if let Some(log) = &access_log {
+            log.reopen();
+        }
+    })?;
+    if let Some(address) = observers.serve(&runtime, host.draining())? {
+        eprintln!("admin: {address}");
+    }
     let addresses = host.listens().iter().map(ToString::to_string);
     eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
+    observers.started();
     host.run(runtime.clone(), stop)?;
     print_notes(&runtime);
     Ok(ExitCode::SUCCESS)
@@ -124,11 +141,13 @@ fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>)
         body_timeout: server.body_timeout,
         drain: server.drain,
         drain_delay: server.drain_delay,
+        forwarded: observe::forwarded(&server.forwarded),
+        trace: observe::trace(server.trace),
     }
 }
 
-fn runtime_options(server: &sandtide_config::Server) -> runtime::Options {
-    runtime::Options { slice: server.slice, ..Default::default() }
+fn runtime_options(server: &sandtide_config::Server, records: bool) -> runtime::Options {
+    runtime::Options { slice: server.slice, records }
 }
 
 /// Where a tenant answers, and what became of its program.

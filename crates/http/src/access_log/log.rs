@@ -15,10 +15,10 @@ use std::{
 use sandtide_runtime::Record;
 
 use super::{
-    AccessLogFormat, Counts,
+    AccessLogFormat, Shared,
     calendar::Second,
     format::{self, Done},
-    writer::{Lines, Message},
+    writer::Lines,
 };
 use crate::inbound::Origin;
 
@@ -28,8 +28,8 @@ const FULL: usize = 64 << 10;
 /// Lines that wait to be written. It belongs to one thread.
 pub(crate) struct Log {
     format: AccessLogFormat,
-    sender: SyncSender<Message>,
-    counts: Arc<Counts>,
+    sender: SyncSender<Lines>,
+    shared: Arc<Shared>,
     inner: RefCell<Inner>,
 }
 
@@ -62,12 +62,12 @@ impl Clock {
 impl Log {
     pub(super) fn new(
         format: AccessLogFormat,
-        sender: SyncSender<Message>,
-        counts: Arc<Counts>,
+        sender: SyncSender<Lines>,
+        shared: Arc<Shared>,
     ) -> Self {
         let inner =
             Inner { lines: Lines::default(), second: Second::default(), clock: Clock::now() };
-        Self { format, sender, counts, inner: RefCell::new(inner) }
+        Self { format, sender, shared, inner: RefCell::new(inner) }
     }
 
     fn add(&self, record: &Record, origin: &Origin, sent: u64) {
@@ -100,11 +100,10 @@ impl Log {
     fn send(&self, lines: &mut Lines) {
         let empty = Lines { bytes: Vec::with_capacity(FULL + (4 << 10)), count: 0 };
         let lines = mem::replace(lines, empty);
-        if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
-            self.sender.try_send(Message::Lines(lines))
-            && let Message::Lines(lines) = message
+        if let Err(TrySendError::Full(lines) | TrySendError::Disconnected(lines)) =
+            self.sender.try_send(lines)
         {
-            self.counts.dropped.fetch_add(lines.count, Relaxed);
+            self.shared.dropped.fetch_add(lines.count, Relaxed);
         }
     }
 }
@@ -130,7 +129,7 @@ impl Line {
         Self { log, origin, record: Cell::new(None), sent: Cell::new(0) }
     }
 
-    /// The exchange is over. The first record is the one that counts.
+    /// The exchange is over. The first record is the one that shared.
     pub(crate) fn set(&self, record: Option<Box<Record>>) {
         if let Some(record) = self.record.take().or(record) {
             self.record.set(Some(record));

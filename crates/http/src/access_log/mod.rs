@@ -21,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -30,7 +30,7 @@ use std::{
 
 pub(crate) use log::{Line, Log};
 
-use writer::{Message, Writer};
+use writer::{Lines, Writer};
 
 /// How many buffers may wait for the writer.
 const WAITING: usize = 64;
@@ -69,14 +69,16 @@ pub enum AccessLogFormat {
 #[derive(Debug, Clone)]
 pub struct AccessLog {
     format: AccessLogFormat,
-    sender: Arc<Mutex<Option<SyncSender<Message>>>>,
+    sender: Arc<Mutex<Option<SyncSender<Lines>>>>,
     ended: Arc<Mutex<Receiver<()>>>,
-    counts: Arc<Counts>,
+    shared: Arc<Shared>,
 }
 
-/// What became of lines.
+/// What the writer and the others know of each other.
 #[derive(Debug, Default)]
-struct Counts {
+struct Shared {
+    /// Whether the file was moved away.
+    is_moved: AtomicBool,
     written: AtomicU64,
     dropped: AtomicU64,
 }
@@ -89,8 +91,8 @@ impl AccessLog {
     pub fn open(options: &AccessLogOptions) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(WAITING);
         let (ending, ended) = sync_channel(1);
-        let counts = Arc::<Counts>::default();
-        let writer = Writer::open(options.file.clone(), receiver, counts.clone())?;
+        let shared = Arc::<Shared>::default();
+        let writer = Writer::open(options.file.clone(), receiver, shared.clone())?;
         thread::Builder::new().name("access-log".into()).spawn(move || {
             writer.run();
             // Nobody may wait for it.
@@ -100,33 +102,29 @@ impl AccessLog {
             format: options.format,
             sender: Arc::new(Mutex::new(Some(sender))),
             ended: Arc::new(Mutex::new(ended)),
-            counts,
+            shared,
         })
     }
 
-    /// Goes on in the file that has the name now: the old one was moved away.
+    /// Goes on in the file that has the name now, with the next line: the old one was moved away.
     pub fn reopen(&self) {
-        if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Who asks can wait until the writer has room; it is not a reactor. Fails only if the
-            // writer is gone.
-            let _ = sender.send(Message::Reopen);
-        }
+        self.shared.is_moved.store(true, Relaxed);
     }
 
     /// Lines written so far.
     pub fn written(&self) -> u64 {
-        self.counts.written.load(Relaxed)
+        self.shared.written.load(Relaxed)
     }
 
     /// Lines lost so far: there was no room for them, or they could not be written.
     pub fn dropped(&self) -> u64 {
-        self.counts.dropped.load(Relaxed)
+        self.shared.dropped.load(Relaxed)
     }
 
     /// A reactor's part; `None` after the end.
     pub(crate) fn log(&self) -> Option<Log> {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Log::new(self.format, sender, self.counts.clone()))
+        Some(Log::new(self.format, sender, self.shared.clone()))
     }
 
     /// Waits until everything is written, when the reactors are gone.

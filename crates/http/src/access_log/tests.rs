@@ -202,16 +202,16 @@ fn a_file_that_cannot_be_opened_is_an_error() {
 
 #[test]
 fn what_there_is_no_room_for_is_dropped_and_counted() {
-    let counts = Arc::<Counts>::default();
+    let shared = Arc::<Shared>::default();
     let (sender, receiver) = sync_channel(1);
-    let log = Rc::new(Log::new(AccessLogFormat::Json, sender, counts.clone()));
+    let log = Rc::new(Log::new(AccessLogFormat::Json, sender, shared.clone()));
     add(&log, "/kept");
     log.flush();
     add(&log, "/dropped");
     log.flush();
     log.flush();
-    assert_eq!(counts.dropped.load(Relaxed), 1);
-    let Message::Lines(lines) = receiver.recv().unwrap() else { panic!() };
+    assert_eq!(shared.dropped.load(Relaxed), 1);
+    let lines = receiver.recv().unwrap();
     assert_eq!((lines.count, lines.bytes.last()), (1, Some(&b'\n')));
     assert!(receiver.try_recv().is_err());
 }
@@ -238,15 +238,15 @@ impl Write for Full {
 fn a_disk_that_is_full_ends_nothing() {
     let (written, lines) = std::sync::mpsc::channel();
     let (sender, receiver) = sync_channel(4);
-    let counts = Arc::<Counts>::default();
+    let shared = Arc::<Shared>::default();
     for text in ["a\n", "lost\n", "c\n"] {
         let lines = Lines { bytes: text.into(), count: 1 };
-        sender.send(Message::Lines(lines)).unwrap();
+        sender.send(lines).unwrap();
     }
     drop(sender);
     let sink = Box::new(Full(written, 0));
-    Writer::new(AccessLogFile::Stdout, sink, receiver, counts.clone()).run();
+    Writer::new(AccessLogFile::Stdout, sink, receiver, shared.clone()).run();
     let text: Vec<u8> = lines.iter().flatten().collect();
     assert_eq!(text, b"a\n\nc\n", "what follows a failure begins a line");
-    assert_eq!((counts.written.load(Relaxed), counts.dropped.load(Relaxed)), (2, 1));
+    assert_eq!((shared.written.load(Relaxed), shared.dropped.load(Relaxed)), (2, 1));
 }

@@ -11,20 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{AccessLogFile, Counts};
+use super::{AccessLogFile, Shared};
 
 /// Dropped lines are spoken of this often at most.
 const SAY: Duration = Duration::from_secs(10);
 
 /// How often to look for dropped lines when there is nothing to write.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// What the writer is told.
-#[derive(Debug)]
-pub(super) enum Message {
-    Lines(Lines),
-    Reopen,
-}
 
 /// Whole lines.
 #[derive(Debug, Default)]
@@ -36,8 +29,8 @@ pub(super) struct Lines {
 pub(super) struct Writer {
     file: AccessLogFile,
     sink: Box<dyn Write + Send>,
-    receiver: Receiver<Message>,
-    counts: Arc<Counts>,
+    receiver: Receiver<Lines>,
+    shared: Arc<Shared>,
     /// Lines that could not be written since the last that could, if there are any.
     failed: Option<u64>,
     /// Dropped lines that were spoken of, and when.
@@ -47,28 +40,31 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn open(
         file: AccessLogFile,
-        receiver: Receiver<Message>,
-        counts: Arc<Counts>,
+        receiver: Receiver<Lines>,
+        shared: Arc<Shared>,
     ) -> io::Result<Self> {
         let sink = open(&file)?;
-        Ok(Self::new(file, sink, receiver, counts))
+        Ok(Self::new(file, sink, receiver, shared))
     }
 
     pub(super) fn new(
         file: AccessLogFile,
         sink: Box<dyn Write + Send>,
-        receiver: Receiver<Message>,
-        counts: Arc<Counts>,
+        receiver: Receiver<Lines>,
+        shared: Arc<Shared>,
     ) -> Self {
-        Self { file, sink, receiver, counts, failed: None, said: (0, None) }
+        Self { file, sink, receiver, shared, failed: None, said: (0, None) }
     }
 
     /// Writes until nobody is left who has something to write.
     pub(super) fn run(mut self) {
         loop {
-            match self.receiver.recv_timeout(LOOK) {
-                Ok(Message::Lines(lines)) => self.write(&lines),
-                Ok(Message::Reopen) => self.reopen(),
+            let received = self.receiver.recv_timeout(LOOK);
+            if self.shared.is_moved.swap(false, Relaxed) {
+                self.reopen();
+            }
+            match received {
+                Ok(lines) => self.write(&lines),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -88,14 +84,14 @@ impl Writer {
         };
         match (result.and_then(|()| self.sink.flush()), self.failed) {
             (Ok(()), failed) => {
-                self.counts.written.fetch_add(lines.count, Relaxed);
+                self.shared.written.fetch_add(lines.count, Relaxed);
                 if let Some(lost) = failed {
                     tracing::info!(lines = lost, "the access log is written again; lines are lost");
                     self.failed = None;
                 }
             }
             (Err(error), failed) => {
-                self.counts.dropped.fetch_add(lines.count, Relaxed);
+                self.shared.dropped.fetch_add(lines.count, Relaxed);
                 // These are spoken of when it works again.
                 self.said.0 += lines.count;
                 if failed.is_none() {
@@ -116,7 +112,7 @@ impl Writer {
     }
 
     fn say_dropped(&mut self) {
-        let lines = self.counts.dropped.load(Relaxed).saturating_sub(self.said.0);
+        let lines = self.shared.dropped.load(Relaxed).saturating_sub(self.said.0);
         if lines > 0 {
             tracing::warn!(lines, "the access log is written too slowly; lines were dropped");
             self.said = (self.said.0 + lines, Some(Instant::now()));
