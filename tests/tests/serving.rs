@@ -36,7 +36,8 @@ fn a_guest_sees_the_whole_request() {
     assert_eq!(
         response.text(),
         "PATCH /a/b%20c?x=1&y=%2F\necho.test\nhost: echo.test\nx-twice: one\nx-twice: two\n\
-         x-empty: \ncontent-length: 8\nthe body"
+         x-empty: \ncontent-length: 8\nx-forwarded-for: 127.0.0.1\nx-forwarded-proto: http\n\
+         x-forwarded-host: echo.test\nthe body"
     );
 }
 
