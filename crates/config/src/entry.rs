@@ -14,7 +14,7 @@ use crate::{
 
 section! {
     /// Where a tenant answers.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Answers / AnswersLayer {
         /// host names or IP addresses that the tenant answers to; case and port of a request do not
         /// matter. `*.example.com` stands for every name below `example.com`, not for `example.com`
@@ -32,7 +32,7 @@ section! {
 
 section! {
     /// What a tenant serves: exactly one of these.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Served / ServedLayer {
         /// the program's file: a static RISC-V Linux ELF, as `sandtide build` makes it
         program: Option<PathBuf> = None, optional(path(), "");
@@ -43,7 +43,7 @@ section! {
 
 section! {
     /// Whom a tenant or a group inherits from.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Inherits / InheritsLayer {
         /// the group whose keys hold where this table says nothing
         group: Option<Placed<String>> = None, optional(placed(parsed("string", group)), "none");
@@ -51,7 +51,7 @@ section! {
 }
 
 /// `[tenants.<name>]`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TenantEntry {
     pub name: Placed<String>,
     pub answers: Answers,
@@ -61,7 +61,7 @@ pub(crate) struct TenantEntry {
 }
 
 /// `[groups.<name>]`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GroupEntry {
     pub name: Placed<String>,
     pub group: Option<Placed<String>>,

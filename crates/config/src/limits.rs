@@ -74,7 +74,7 @@ const RATE_LIMITED: Exceeded = Exceeded {
 
 section! {
     /// `limits`, as it is written.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct LimitKeys / LimitLayer {
         /// guest instructions for one exchange
         instructions: u64 = 2_000_000_000, integer(INSTRUCTIONS), exceeded: Exceeded {

@@ -30,7 +30,7 @@ pub struct Program {
 
 section! {
     /// What a program is given, as it is written.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct ProgramKeys / ProgramLayer {
         /// the engine to run it on: `riscv`
         engine: Option<String> = None, optional(EngineName, "chosen by looking at the file");

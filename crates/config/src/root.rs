@@ -13,7 +13,7 @@ use crate::{
 
 section! {
     /// The configuration file.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Root / RootLayer {
         /// other files with tenants and groups, by name or by a pattern such as `"tenants.d/*.toml"`
         include: Vec<Placed<String>> = Vec::new(), array(placed(string()), ("path", "paths"));
@@ -36,7 +36,7 @@ section! {
 
 section! {
     /// A file that another includes.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Included / IncludedLayer {
         /// as in the including file
         groups: Vec<GroupEntry> = Vec::new(), named();

@@ -31,15 +31,16 @@ const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
 section! {
     /// How a program is loaded and run, as it is written.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct RunKeys / RunLayer {
         /// each request gets a fresh sandbox. With `false` the tenant has one sandbox in the whole
         /// server, which keeps its state; requests take turns
         ephemeral: bool = true, boolean();
         /// when the program is loaded: when the first request for it arrives, or when the server
-        /// starts. One that is loaded at the start is kept
+        /// starts
         load: Load = Load::FirstUse, word();
-        /// the program and its sandboxes are let go of when they were not used for so long
+        /// the program and its sandboxes are let go of when they were not used for so long. One that is
+        /// loaded at the start, or that keeps its state, stays
         cold_after: Option<Duration> = Some(Duration::from_secs(600)),
             or_never(duration(SECOND..=MONTH));
         /// paths that a program is asked for (`GET`) after it has started, before it serves anybody.

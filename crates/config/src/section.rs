@@ -41,6 +41,9 @@ pub(crate) trait Section: Sized {
     /// What holds, with the defaults for what nobody said.
     fn resolve(layer: Self::Layer) -> Self;
 
+    /// The names of the keys whose values are not the same.
+    fn differences(&self, other: &Self) -> Vec<&'static str>;
+
     /// The names of its keys.
     fn names() -> Vec<&'static str>;
 
@@ -179,7 +182,7 @@ macro_rules! section {
         }
 
         /// What one table says of it.
-        #[derive(Debug, Clone, Default)]
+        #[derive(Debug, Clone, Default, PartialEq)]
         pub(crate) struct $layer {
             $(pub $key: Option<$crate::problem::Placed<$type>>,)*
         }
@@ -198,6 +201,11 @@ macro_rules! section {
 
             fn resolve(layer: $layer) -> Self {
                 Self { $($key: layer.$key.map_or_else(|| $default, |key| key.value),)* }
+            }
+
+            fn differences(&self, other: &Self) -> Vec<&'static str> {
+                let differs = [$((stringify!($key), self.$key != other.$key)),*];
+                differs.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
             }
 
             fn names() -> Vec<&'static str> {

@@ -82,6 +82,13 @@ section! {
     }
 }
 
+impl Server {
+    /// The keys whose values are not the same, by their names.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        Section::differences(self, other)
+    }
+}
+
 impl Default for Server {
     fn default() -> Self {
         Self::resolve(ServerLayer::default())

@@ -9,14 +9,14 @@ use crate::{
 };
 
 /// What may be said of many tenants at once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shared {
     pub program: ProgramKeys,
     pub run: RunKeys,
 }
 
 /// What one table says of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SharedLayer {
     pub program: ProgramLayer,
     pub run: RunLayer,
@@ -42,6 +42,10 @@ impl Section for Shared {
 
     fn resolve(layer: SharedLayer) -> Self {
         Self { program: ProgramKeys::resolve(layer.program), run: RunKeys::resolve(layer.run) }
+    }
+
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        [self.program.differences(&other.program), self.run.differences(&other.run)].concat()
     }
 
     fn names() -> Vec<&'static str> {

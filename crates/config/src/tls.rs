@@ -48,7 +48,7 @@ pub enum ClientAuth {
 
 section! {
     /// `[tls]`, as it is written.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct TlsKeys / TlsLayer {
         /// tables of a `certificate` and its `key`. A client gets the first that is for the name it
         /// asks for, and the first of all if none is. The files are read again when they change

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use sandtide_config::{Config, Load, Server, Serves, Tenant};
+use sandtide_config::{Config, Load, Serves, Tenant};
 use sandtide_runtime::{self as runtime, Answer, RouteError, Slot, SlotState, Table, TableError};
 
 use crate::{
@@ -135,28 +135,19 @@ pub(crate) fn settle(shared: &Shared, tenants: &Tenants, before: &Tenants) {
     }
 }
 
+/// The keys of `[server]` that are obeyed while the server runs.
+const LIVE: [&str; 1] = ["watch"];
+
 /// What differs between two configurations and cannot be changed while the server runs, in the
 /// words of the configuration.
-pub(crate) fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
-    let (a, b): (&Server, &Server) = (&old.server, &new.server);
-    let differs = [
-        ("server.listen", a.listen != b.listen),
-        ("server.threads", a.threads != b.threads),
-        ("server.slice", a.slice != b.slice),
-        ("server.drain", a.drain != b.drain),
-        ("server.drain_delay", a.drain_delay != b.drain_delay),
-        ("server.max_connections", a.max_connections != b.max_connections),
-        ("server.max_streams", a.max_streams != b.max_streams),
-        ("server.max_head", a.max_head != b.max_head),
-        ("server.max_headers", a.max_headers != b.max_headers),
-        ("server.head_timeout", a.head_timeout != b.head_timeout),
-        ("server.idle_timeout", a.idle_timeout != b.idle_timeout),
-        ("server.body_timeout", a.body_timeout != b.body_timeout),
-        ("server.trace", a.trace != b.trace),
-        ("server.forwarded", a.forwarded != b.forwarded),
+pub(crate) fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
+    let server = old.server.differences(&new.server);
+    let server = server.into_iter().filter(|key| !LIVE.contains(key));
+    let tables = [
         ("tls", old.tls.is_some() != new.tls.is_some()),
         ("admin", old.admin != new.admin),
         ("access_log", old.access_log != new.access_log),
     ];
-    differs.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+    let tables = tables.into_iter().filter_map(|(key, differs)| differs.then_some(key));
+    server.map(|key| format!("server.{key}")).chain(tables.map(str::to_owned)).collect()
 }

@@ -90,7 +90,7 @@ pub(crate) fn retired(entry: &Entry, after: Duration) {
 }
 
 /// Another configuration serves.
-pub(crate) fn configured(changes: &Changes, restart: &[&str], time: Duration) {
+pub(crate) fn configured(changes: &Changes, restart: &[String], time: Duration) {
     let list = |names: &[String]| (!names.is_empty()).then(|| short(names));
     if *changes == Changes::default() && restart.is_empty() {
         tracing::info!(target: CONTROL_TARGET, "the configuration is as it was");
