@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import subprocess
+import tempfile
 import time
 
 from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
@@ -151,6 +152,48 @@ def add_overload(name, seen, capacity, add):
             add(name, metric.removesuffix("_ms"), seen[metric], "ms")
 
 
+def metering(root, options, add):
+    """Hello with and without the access log (JSON) and somebody who reads the metrics. What a reactor counts, it counts always."""
+    hello = f'[tenants.hello]\nauthorities = ["hello.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+    with tempfile.TemporaryDirectory() as directory:
+        log = f'[access_log]\nfile = "{directory}/access.log"\nformat = "json"\n'
+        admin = '[admin]\nlisten = "127.0.0.1:0"\n'
+        with (
+            configuration(hello) as plain,
+            configuration(admin + log + hello) as observed,
+            serve(root, plain.name, 1, cpus="0") as off,
+            serve(root, observed.name, 1, cpus="0") as on,
+        ):
+            peers = [("off", off), ("on", on)]
+            for _, server in peers:
+                Wrk(server.address, "hello.localhost", 64, 1, cpus="1")
+            for index in range(options.rounds):
+                seen = {}
+                # Whoever goes first has a machine that is a little cooler.
+                for name, server in peers if index % 2 else reversed(peers):
+                    before = server.cpu_seconds()
+                    run = Wrk(server.address, "hello.localhost", 64, options.seconds, cpus="1")
+                    if server is on:
+                        scrape(server)
+                    used = server.cpu_seconds() - before
+                    if run.failed:
+                        raise SystemExit(f"error: {name} failed {run.failed} requests:\n{run.text}")
+                    seen[name] = (run.per_second, used / run.requests * 1e6)
+                    add(f"metering/{name}", "throughput", run.per_second, "requests/s")
+                    add(f"metering/{name}", "cpu", seen[name][1], "us/request")
+                add("metering/on-to-off", "throughput_ratio", seen["on"][0] / seen["off"][0], "ratio")
+                add("metering/on-to-off", "cpu_ratio", seen["on"][1] / seen["off"][1], "ratio")
+
+
+def scrape(server):
+    """One look at the metrics, as Prometheus takes it."""
+    line = next(line for line in server.lines if line.startswith("admin: "))
+    connection = http.client.HTTPConnection(line.strip().removeprefix("admin: http://"))
+    connection.request("GET", "/metrics")
+    connection.getresponse().read()
+    connection.close()
+
+
 def command(root, target, threads):
     return [binary(root, "sandtide"), "serve", target, "--listen", "127.0.0.1:0", "--threads", threads]
 
@@ -186,4 +229,4 @@ def get(server, host):
         raise SystemExit(f"error: {host} answered {answer.status}")
 
 
-ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet, "overload": overload}
+ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet, "metering": metering, "overload": overload}
