@@ -5,25 +5,24 @@ use sandtide_engine::ResponseHead;
 
 use crate::framing;
 
-/// The bytes of interim responses in HTTP/1.1 (RFC 9112 §4). They have no content, so nothing that
+/// The bytes of an interim response in HTTP/1.1 (RFC 9112 §4). It has no content, so nothing that
 /// a guest says about framing stays (RFC 9110 §15.2). The types of names and values let no line
 /// break through.
-pub(crate) fn encode(heads: Vec<ResponseHead>) -> Vec<u8> {
+pub(crate) fn encode(head: ResponseHead) -> Vec<u8> {
+    let ResponseHead { status, mut headers } = head;
+    framing::take_framing(&mut headers);
+    headers.remove(header::TRAILER);
     let mut bytes = Vec::new();
-    for ResponseHead { status, mut headers } in heads {
-        framing::take_framing(&mut headers);
-        headers.remove(header::TRAILER);
-        let reason = status.canonical_reason().unwrap_or_default();
-        for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason.as_bytes(), b"\r\n"] {
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason.as_bytes(), b"\r\n"] {
+        bytes.extend_from_slice(part);
+    }
+    for (name, value) in &headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             bytes.extend_from_slice(part);
         }
-        for (name, value) in &headers {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                bytes.extend_from_slice(part);
-            }
-        }
-        bytes.extend_from_slice(b"\r\n");
     }
+    bytes.extend_from_slice(b"\r\n");
     bytes
 }
 
@@ -51,9 +50,9 @@ mod tests {
         let status = StatusCode::from_u16(199).unwrap();
         let other = ResponseHead { status, headers: HeaderMap::new() };
         assert_eq!(
-            String::from_utf8(encode(vec![hints, other])).unwrap(),
-            "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\nlink: </b>\r\n\r\n\
-             HTTP/1.1 199 \r\n\r\n"
+            String::from_utf8(encode(hints)).unwrap(),
+            "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\nlink: </b>\r\n\r\n"
         );
+        assert_eq!(encode(other), b"HTTP/1.1 199 \r\n\r\n");
     }
 }

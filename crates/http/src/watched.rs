@@ -39,9 +39,10 @@ impl Watched {
 
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
         let reply = self.serving.poll_head(cx);
-        let interim = self.serving.take_interim();
-        if !interim.is_empty() && self.informs {
-            self.flight.open().wire.inform(&interim::encode(interim));
+        for head in self.serving.take_interim() {
+            if self.informs {
+                self.flight.open().wire.inform(&interim::encode(head));
+            }
         }
         self.tell(reply.is_ready());
         reply

@@ -142,9 +142,9 @@ impl Wire {
         self.wait.get()
     }
 
-    /// Sends interim responses for the request whose response hyper waits for, with this turn of
-    /// the connection. They are left out if hyper may still hold a part of the response before, or
-    /// if the client does not read.
+    /// Sends an interim response for the request whose response hyper waits for, with this turn of
+    /// the connection. It is left out if hyper may still hold a part of the response before, or if
+    /// too much is held already: nobody depends on interim responses.
     pub(crate) fn inform(&self, bytes: &[u8]) {
         if self.is_flushed.get() && self.held.borrow().rest().len() < HOLD {
             self.hold(bytes);
