@@ -73,16 +73,22 @@ pub struct ListenError {
     pub hint: String,
 }
 
+/// `sockaddr_un` holds 108 bytes, the last of them NUL.
+const MAX_UNIX_PATH: usize = 107;
+
+fn too_long() -> String {
+    format!("the path of a Unix socket has up to {MAX_UNIX_PATH} bytes")
+}
+
 impl ListenAddress {
     /// Reads an IP address and a port, or `unix:` and a path.
     pub fn parse(text: &str) -> Result<Self, ListenError> {
         let error = |hint: String| ListenError { text: text.to_owned(), hint };
         if let Some(path) = text.strip_prefix("unix:") {
-            // sockaddr_un holds 108 bytes, the last of them NUL.
             return match path.len() {
                 0 => Err(error("write a path, such as `unix:/run/sandtide.sock`".to_owned())),
-                1..=107 if !path.contains('\0') => Ok(Self::Unix(path.into())),
-                _ => Err(error("the path of a Unix socket has up to 107 bytes".to_owned())),
+                1..=MAX_UNIX_PATH if !path.contains('\0') => Ok(Self::Unix(path.into())),
+                _ => Err(error(too_long())),
             };
         }
         text.parse().map(Self::Tcp).map_err(|_| {
@@ -109,7 +115,18 @@ impl ListenAddress {
 
 fn address() -> Parsed<ListenAddress> {
     parsed("address", |value| {
-        ListenAddress::parse(&value.string()?).map_err(|e| value.mistake(&e).hint(e.hint))
+        let wrong = |error: ListenError| value.mistake(&error).hint(error.hint);
+        match ListenAddress::parse(&value.string()?).map_err(wrong)? {
+            ListenAddress::Unix(path) => {
+                let path = value.origin.directory.join(path);
+                if path.as_os_str().len() > MAX_UNIX_PATH {
+                    let text = format!("unix:{}", path.display());
+                    return Err(wrong(ListenError { text, hint: too_long() }));
+                }
+                Ok(ListenAddress::Unix(path))
+            }
+            tcp => Ok(tcp),
+        }
     })
 }
 

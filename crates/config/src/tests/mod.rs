@@ -387,6 +387,10 @@ fn listeners_fit_to_the_rest() {
 
     sandtide.toml:2:49: `listen`: unix:/a is there twice
     ");
+    let long = format!("[server]\nlisten = \"unix:{}\"", "x".repeat(104));
+    assert!(bad(&long).contains("the path of a Unix socket has up to 107 bytes"));
+    let config = good(&format!("[server]\nlisten = \"unix:x\"\n{tenant}"));
+    assert_eq!(config.server.listen, [listen("unix:/srv/x")]);
     assert_snapshot!(bad("[admin]\nlisten = \"127.0.0.1:8080\""), @"
     sandtide.toml:1:1: `[admin]` and `[server]` both listen on 127.0.0.1:8080
     hint: give `[admin]` a port of its own
