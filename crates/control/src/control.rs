@@ -470,7 +470,8 @@ impl Keeper {
     /// Lets go of what nobody uses.
     fn look_after(&self) {
         self.runtime.tidy();
-        for entry in self.tenants.values().filter_map(|known| known.entry.as_ref()) {
+        let entries = self.tenants.values().filter_map(|known| known.entry.as_ref());
+        for entry in entries.filter(|entry| entry.slot.has_versions()) {
             if let Some(after) = entry.may_retire()
                 && entry.slot.retire(after)
             {

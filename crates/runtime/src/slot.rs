@@ -17,7 +17,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -45,6 +45,8 @@ pub struct Slot {
     made: Instant,
     /// When reactors last had exchanges for it: milliseconds since `made`.
     used: AtomicU64,
+    /// Whether there is something in it to look after.
+    has_versions: AtomicBool,
     inner: Mutex<Inner>,
     pub(crate) stateful: Stateful,
 }
@@ -151,6 +153,7 @@ impl Slot {
             generation: AtomicU64::new(0),
             made: Instant::now(),
             used: AtomicU64::new(0),
+            has_versions: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 state: State::Empty,
                 previous: None,
@@ -212,6 +215,7 @@ impl Slot {
         }
         let version = Arc::new(Version::new(program, inner.versions, faults));
         inner.state = State::Loaded(version.clone());
+        self.has_versions.store(true, Ordering::Relaxed);
         inner.pause = Duration::ZERO;
         inner.failure = None;
         self.touch();
@@ -260,6 +264,12 @@ impl Slot {
         true
     }
 
+    /// Whether it has a version, or had one that is not gone yet. If not, [`Self::retire`] and
+    /// [`Self::tidy`] have nothing to do.
+    pub fn has_versions(&self) -> bool {
+        self.has_versions.load(Ordering::Relaxed)
+    }
+
     /// Forgets the state of a tenant that keeps none any more.
     pub fn forget_state(&self) {
         self.stateful.forget();
@@ -278,6 +288,8 @@ impl Slot {
         let (unused, in_use) =
             inner.retired.drain(..).partition(|version| Arc::strong_count(version) == 1);
         inner.retired = in_use;
+        let serves = matches!(inner.state, State::Loaded(_));
+        self.has_versions.store(serves || !inner.retired.is_empty(), Ordering::Relaxed);
         drop(inner);
         let unused: Vec<Arc<Version>> = unused;
         drop(unused);

@@ -248,8 +248,10 @@ fn a_program_that_is_not_used_is_let_go_of() {
     bench.reactor.tick();
     assert_eq!(fake.stats.destroyed.load(SeqCst), 1);
     assert_eq!(Arc::strong_count(&fake), 2, "the slot has it until it is tidied up");
+    assert!(bench.slot.has_versions());
     bench.slot.tidy();
     assert_eq!(Arc::strong_count(&fake), 1);
+    assert!(!bench.slot.has_versions());
     let mut serving = bench.waiting("/");
     assert_eq!(bench.asked.times(), 1);
     bench.slot.install(fake, 0);
