@@ -27,7 +27,7 @@ const CONSTANTS: [&str; 2] = ["even", "odd"];
 fn configuration(directory: &Path, which: usize) -> String {
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 2\nwatch = false\n\
-         [tenants.program]\nauthorities = \"program.test\"\nprogram = {:?}\n\
+         [tenants.program]\nauthorities = \"program.test\"\nprogram = {:?}\nload = \"start\"\n\
          [tenants.constant]\nauthorities = \"constant.test\"\nrespond = {{ body = {:?} }}\n\
          [tenants.steady]\nauthorities = \"steady.test\"\nprogram = {:?}\n\
          [tenants.steady.limits]\nrequest_body = \"{} MiB\"\n",
@@ -45,9 +45,9 @@ fn replace(from: &Path, to: &Path) {
     fs::rename(unfinished, to).expect("the directory is ours");
 }
 
-/// Tells the server to look again, and waits for the line that says that it has.
-fn reload(server: &Server, done: impl Fn(&str) -> bool) {
-    let mark = server.log.mark();
+/// Tells the server to look again, and waits for the line that says that it has. What the last
+/// signal has started may see the change as well, and be first: `mark` is from before the change.
+fn reload(server: &Server, mark: usize, done: impl Fn(&str) -> bool) {
     server.signal(Signal::HUP);
     server.log.wait_since(mark, "the reload is done", done);
 }
@@ -115,13 +115,14 @@ fn a_hundred_reloads_lose_no_request() {
             for turn in 0..RELOADS {
                 let which = (turn / 2 + 1) % 2;
                 let before = asked.load(Relaxed);
+                let mark = server.log.mark();
                 let (tenant, expected) = if turn % 2 == 0 {
                     replace(&programs[which], &program);
-                    reload(server, is_loaded);
+                    reload(server, mark, is_loaded);
                     ("program", ANSWERS[which])
                 } else {
                     server.configure(&configuration(directory.path(), which));
-                    reload(server, is_configured);
+                    reload(server, mark, is_configured);
                     ("constant", CONSTANTS[which])
                 };
                 // From the reload on, on old connections and new ones.
