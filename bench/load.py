@@ -1,6 +1,7 @@
 """Servers under load: starting them, wrk, and what the kernel says they used."""
 
 import json
+import collections
 import os
 import pathlib
 import re
@@ -36,6 +37,7 @@ class Server:
         pin = ["taskset", "-c", cpus] if cpus else []
         self.process = subprocess.Popen([*pin, *map(str, command)], stderr=subprocess.PIPE, text=True)
         self.lines = []
+        self.refused = collections.Counter()
         for line in self.process.stderr:
             self.lines.append(line)
             found = re.search(ready, line)
@@ -49,6 +51,9 @@ class Server:
     def _drain(self):
         """Reads what is logged, and keeps what an operator would be woken for."""
         for line in self.process.stderr:
+            refused = re.search(r'tenant=(\S+) .*?reason="([^"]*)"', line)
+            if refused and " refused " in line:
+                self.refused[" ".join(refused.groups())] += 1
             if "panicked" in line or " ERROR " in line:
                 self.lines.append(line)
 

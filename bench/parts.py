@@ -7,7 +7,9 @@ import subprocess
 import tempfile
 import time
 
+from crowd import crowd
 from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
+from protocols import protocols
 
 
 def throughput(root, options, add):
@@ -229,4 +231,14 @@ def get(server, host):
         raise SystemExit(f"error: {host} answered {answer.status}")
 
 
-ALL = {"throughput": throughput, "inside": inside, "idle": idle, "start": start, "quiet": quiet, "metering": metering, "overload": overload}
+ALL = {
+    "throughput": throughput,
+    "protocols": protocols,
+    "inside": inside,
+    "idle": idle,
+    "crowd": crowd,
+    "start": start,
+    "quiet": quiet,
+    "metering": metering,
+    "overload": overload,
+}

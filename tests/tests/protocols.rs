@@ -229,6 +229,34 @@ fn heads_in_every_way() {
     }
 }
 
+/// What guests are told of who asks: the proxy's client behind a proxy, and nothing that the client made up.
+#[test]
+fn guests_learn_who_asks() {
+    let Some(everything) = Everything::start(&["echo/echo.c"]) else { return };
+    for (way, _, curl) in everything.ways("echo", "/") {
+        let got = curl
+            .header("x-forwarded-for: 198.51.100.66")
+            .header("forwarded: for=198.51.100.66")
+            .get();
+        let text = got.text();
+        assert!(!text.contains("198.51.100.66"), "{way} believes a stranger: {text}");
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+            line.unwrap_or_else(|| panic!("{way}: no {name} in {text}")).to_owned()
+        };
+        let client = match way {
+            _ if way.contains("proxy") => "203.0.113.7",
+            _ if way.contains("IPv6") => "::1",
+            _ if way.contains("Unix") => continue,
+            _ => "127.0.0.1",
+        };
+        assert_eq!(of("x-forwarded-for"), client, "{way}");
+        let scheme = if way.contains("TLS") { "https" } else { "http" };
+        assert_eq!(of("x-forwarded-proto"), scheme, "{way}");
+        assert_eq!(of("x-forwarded-host"), "echo.test", "{way}");
+    }
+}
+
 /// Trailers both ways over HTTP/2, which nghttp can send and shows.
 #[test]
 fn h2_trailers_go_both_ways() {
@@ -303,17 +331,21 @@ fn connections_without_the_header_of_a_proxy() {
         "[2001:db8::2]:80".parse().expect("an address"),
     );
     let addresses = [&good[16..], &[0x04, 0, 3, 1, 2, 3][..]].concat();
-    for header in [
-        good.clone(),
-        b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n".to_vec(),
-        proxy::local(),
-        proxy::raw(0x21, 0x11, &addresses),
-        of_v6,
+    for (header, client_is) in [
+        (good.clone(), Some("192.0.2.1")),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n".to_vec(), Some("192.0.2.1")),
+        (proxy::local(), None),
+        (proxy::raw(0x21, 0x11, &addresses), Some("192.0.2.1")),
+        (of_v6, Some("2001:db8::1")),
     ] {
         let mut client = Client::connect(address);
         client.send(&[header, request.clone()].concat());
         let response = client.response("GET");
         assert_eq!(response.status(), 200);
+        if let Some(client_is) = client_is {
+            let text = response.text();
+            assert!(text.contains(&format!("x-forwarded-for: {client_is}\n")), "{text}");
+        }
     }
     // Nor is a header believed where none is expected.
     let mut client = everything.server.connect();
