@@ -114,12 +114,32 @@ fn check_coding(request: &Parts) -> Result<(), &'static str> {
 /// A host, and a port if there is one (RFC 9112 §3.2). Empty is well formed; a comma is not taken, since
 /// it is how some join two headers.
 fn is_authority(bytes: &[u8]) -> bool {
-    // Nearly all are plain names; one look at each byte says so.
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-' || *b == b'.';
-    match bytes.iter().position(|b| !plain(b)) {
+    // Nearly all are plain names, perhaps with a port; one look at each byte says so.
+    match bytes.iter().position(|b| !PLAIN[usize::from(*b)]) {
         None => true,
+        Some(end) if bytes[end] == b':' => is_port(&bytes[end + 1..]),
         Some(end) => is_unusual_authority(bytes, end),
     }
+}
+
+/// Letters, digits, `-` and `.`.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.');
+        byte += 1;
+    }
+    plain
+};
+
+/// Digits of a number that is a port, or nothing.
+fn is_port(digits: &[u8]) -> bool {
+    let number = digits.iter().try_fold(0u32, |sum, b| {
+        let digit = b.is_ascii_digit().then(|| u32::from(b - b'0'))?;
+        Some(sum * 10 + digit).filter(|sum| *sum <= u32::from(u16::MAX))
+    });
+    number.is_some()
 }
 
 fn is_unusual_authority(bytes: &[u8], plain: usize) -> bool {
@@ -139,13 +159,7 @@ fn is_unusual_authority(bytes: &[u8], plain: usize) -> bool {
     };
     match &bytes[host_end..] {
         [] => true,
-        [b':', port @ ..] => {
-            let number = port.iter().try_fold(0u32, |sum, b| {
-                let digit = b.is_ascii_digit().then(|| u32::from(b - b'0'))?;
-                Some(sum * 10 + digit).filter(|sum| *sum <= u32::from(u16::MAX))
-            });
-            number.is_some()
-        }
+        [b':', port @ ..] => is_port(port),
         _ => false,
     }
 }
