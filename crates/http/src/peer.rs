@@ -6,7 +6,6 @@ use http::HeaderValue;
 
 /// What is known about a connection, for each of its requests.
 #[derive(Debug, Clone, Default)]
-#[allow(dead_code, reason = "for policies that ask who the client is")]
 pub(crate) struct Peer {
     /// The client's address: as a PROXY protocol header says it, or else the socket. `None` on a
     /// Unix socket.
