@@ -1,9 +1,8 @@
 /*
- * Uses the CPU, on request:
- *
- *     /spin   computes for ever
- *     /work   computes for some milliseconds
+ * Uses the CPU for some milliseconds if the path is `/work`. Answers with the request's id.
  */
+#include <stdio.h>
+
 #include "sandtide.h"
 
 int main(void)
@@ -11,14 +10,12 @@ int main(void)
     struct sandtide_request request;
     while (sandtide_next_request(&request) == 0) {
         struct sandtide_string path = sandtide_path(&request);
-        char kind = path.length > 1 ? path.data[1] : 0;
-        if (kind == 's')
-            for (volatile uint64_t i = 0;; i++)
+        char id[17];
+        if (path.length > 1)
+            for (volatile uint64_t i = 0; i < 500000; i++)
                 ;
-        if (kind == 'w')
-            for (volatile uint64_t i = 0; i < 1000000; i++)
-                ;
-        sandtide_respond_text(200, "ok");
+        snprintf(id, sizeof(id), "%016llx", (unsigned long long)sandtide_id(&request));
+        sandtide_respond_text(200, id);
     }
     return 1;
 }

@@ -478,9 +478,10 @@ impl Serving {
         let full = self.reactor.slice.0;
         let slice = Slice(full.saturating_sub(self.spent).max(SHORTEST_SLICE.min(full)));
         let deadline = self.deadline;
-        if let Some(computing) = &self.computing {
+        let cpu_before = self.computing.as_ref().map(|computing| {
             computing.begins(before, slice.0);
-        }
+            self.reactor.timers.cpu_time()
+        });
         let progress = lease.run(&mut Turn {
             cx,
             exchange: &mut self.exchange,
@@ -493,9 +494,15 @@ impl Serving {
         let cpu = now - before;
         self.spent += cpu;
         self.cpu += cpu;
-        match &self.computing {
-            Some(computing) => computing.ran(cpu, now),
-            None => self.reactor.charge(&self.local, cpu),
+        match (&self.computing, cpu_before) {
+            (Some(computing), Some(cpu_before)) => {
+                // After its time was over it cannot have run for long: it was the thread that did
+                // not run.
+                let is_late = cpu > slice.0 + slice.0 / 4;
+                let used = if is_late { self.reactor.timers.cpu_time() - cpu_before } else { cpu };
+                computing.ran(used, now);
+            }
+            _ => self.reactor.charge(&self.local, cpu),
         }
         if !matches!(progress, Progress::Sliced) {
             self.compute_no_more();

@@ -78,6 +78,23 @@ fn slices_follow_weights() {
     assert!((298..=302).contains(&heavy_runs), "{heavy_runs} of 400");
 }
 
+#[test]
+fn nobody_pays_for_what_other_processes_take() {
+    let slices = vec![vec![Act::Compute(SLICE / 2), Act::Preempted(SLICE * 50)]; 1000].concat();
+    let unlucky = [vec![Act::Slice], slices].concat();
+    let (unlucky, lucky) = (Fake::new([("/", unlucky)]), spinner());
+    let reactor = reactor(&[("unlucky", 100, &unlucky), ("lucky", 100, &lucky)]);
+    let uris = ["http://unlucky/", "http://lucky/"];
+    let mut servings: Vec<_> = uris.iter().map(|uri| serving(&reactor, uri)).collect();
+    for _ in 0..90 {
+        reactor.turnstile().release();
+        poll(&mut servings);
+    }
+    // Half a slice each against a whole one.
+    let runs = [&unlucky, &lucky].map(|fake| fake.stats.runs.load(SeqCst));
+    assert!((58..=62).contains(&runs[0]), "{runs:?}");
+}
+
 /// The event loop finds input after every slice, and answers it for longer than the slice was.
 #[test]
 fn a_flood_of_short_exchanges_gets_no_more_than_its_share() {

@@ -11,7 +11,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::fake;
@@ -36,6 +36,10 @@ impl Timers for Clock {
 
     fn now(&self) -> Instant {
         fake::now()
+    }
+
+    fn cpu_time(&self) -> Duration {
+        fake::cpu_time()
     }
 }
 

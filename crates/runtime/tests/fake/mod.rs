@@ -26,6 +26,7 @@ pub const SAVE: &str = "@save";
 pub const RESTORE: &str = "@restore";
 thread_local! {
     static NOW: Cell<Instant> = Cell::new(Instant::now());
+    static CPU_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// The time of the test's thread. It stands still unless a guest runs or the test says otherwise.
@@ -33,9 +34,15 @@ pub fn now() -> Instant {
     NOW.get()
 }
 
-/// Lets time go on.
+/// Lets time go on, while the thread runs.
 pub fn advance(time: Duration) {
     NOW.set(NOW.get() + time);
+    CPU_TIME.set(CPU_TIME.get() + time);
+}
+
+/// How long the thread has run.
+pub fn cpu_time() -> Duration {
+    CPU_TIME.get()
 }
 
 /// How often a guest that computes asks for interrupts.
@@ -66,6 +73,8 @@ pub enum Act {
     Slice,
     /// Uses up its slices until the deadline.
     Spin,
+    /// The thread does not run for this time.
+    Preempted(Duration),
     /// Computes for this time, in chunks.
     Compute(Duration),
     /// Waits until the gate opens.
@@ -297,6 +306,7 @@ impl FakeSandbox {
                     return Some(Progress::Sliced);
                 }
             }
+            Act::Preempted(time) => NOW.set(NOW.get() + *time),
             Act::Compute(time) => {
                 if self.compute(turn, *time) {
                     return Some(Progress::Sliced);
