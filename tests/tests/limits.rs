@@ -210,7 +210,8 @@ fn log_lines() {
     let lines = flooded(&server, 2000);
     assert!(lines >= 10, "{lines}");
     assert!(lines < 100, "{lines} lines of 2000 reached the log");
-    let note = server.log.wait("a note of what is missing", |line| line.contains("suppressed"));
+    let note =
+        server.log.wait("a note of what is missing", |line| line.contains("output suppressed"));
     documented("log_lines").is_logged_by(&note);
     assert!(note.contains("tenant=guest"), "{note}");
 }
