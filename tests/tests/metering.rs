@@ -109,6 +109,7 @@ fn counters_move_as_requests_were_made() {
         ("sandtide_request_body_bytes_total{tenant=\"guest\"}", 6.0),
         ("sandtide_response_body_bytes_total{tenant=\"guest\"}", 7.0),
         ("sandtide_duration_seconds_count{tenant=\"guest\"}", 5.0),
+        ("sandtide_programs_loaded_total", 1.0),
         // One tenant has series of its own.
         ("sandtide_fixed_responses_total{tenant=\"_other\"}", 1.0),
         ("sandtide_refused_total{tenant=\"_other\",reason=\"no_tenant\"}", 1.0),
@@ -126,6 +127,21 @@ fn counters_move_as_requests_were_made() {
     assert_eq!((&tenants[0]["name"], &tenants[0]["state"]), (&"guest".into(), &"loaded".into()));
     assert_eq!(tenants[0]["counters"]["exchanges"], 5);
     assert_eq!((&tenants[1]["name"], &tenants[1]["state"]), (&"fixed".into(), &"fixed".into()));
+}
+
+#[test]
+fn reloads_are_counted() {
+    let base =
+        "[server]\nlisten = \"127.0.0.1:0\"\nwatch = false\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    let observed = Observed::of("watch = false", FIXED);
+    observed.server.configure(&format!("{base}[tenants.broken]\nauthorities = 1\n"));
+    observed.server.signal(Signal::HUP);
+    observed.wait_for("sandtide_failed_reloads_total", 1.0);
+    assert_eq!(observed.sample("sandtide_reloads_total"), 0.0);
+    observed.server.configure(&format!("{base}{FIXED}"));
+    observed.server.signal(Signal::HUP);
+    observed.wait_for("sandtide_reloads_total", 1.0);
+    assert_eq!(observed.sample("sandtide_failed_reloads_total"), 1.0);
 }
 
 #[test]

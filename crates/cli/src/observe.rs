@@ -9,7 +9,7 @@ use std::{
 };
 
 use sandtide_config::{self as config, Config};
-use sandtide_control::{Admin, Readiness, Sources};
+use sandtide_control::{Admin, Readiness, Sources, Tally};
 use sandtide_http::{
     AccessLog, AccessLogFile, AccessLogFormat, AccessLogOptions, Draining, ForwardedHeaders,
     ForwardedPolicy, TracePolicy,
@@ -37,6 +37,7 @@ impl Observers {
     pub fn serve(
         &mut self,
         runtime: &Arc<Runtime>,
+        tally: &Arc<Tally>,
         draining: Draining,
     ) -> anyhow::Result<Option<String>> {
         let Some((admin, max_tenants)) = self.admin.take() else { return Ok(None) };
@@ -51,6 +52,7 @@ impl Observers {
                     (false, false) => Readiness::Starting,
                 }
             }),
+            tally: tally.clone(),
             access_log: Box::new(move || {
                 access_log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()))
             }),

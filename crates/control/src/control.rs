@@ -24,6 +24,7 @@ use crate::{
     queue::Queue,
     reload::{load_now, reload},
     report::{self, CONTROL_TARGET},
+    tally::{Deed, Tally},
     watch::Watch,
 };
 
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     /// Those whose programs may be asked for.
     entries: Mutex<HashMap<Arc<str>, Arc<Entry>>>,
     events: Sender<Event>,
+    pub(crate) tally: Arc<Tally>,
     /// For the slots, which must not keep all of this alive.
     this: Weak<Self>,
 }
@@ -178,6 +180,7 @@ impl Control {
             queue: Queue::default(),
             entries: Mutex::default(),
             events: sender,
+            tally: Arc::default(),
             this: this.clone(),
         });
         let (table, tenants, _) = configure(&shared, &config, &Tenants::new())?;
@@ -185,6 +188,13 @@ impl Control {
         let known: Vec<_> =
             config.tenants.iter().filter_map(|tenant| tenants.get(tenant.name.as_str())).collect();
         let prepared = for_all(&known, |known| prepare(known, &shared.engines));
+        for prepared in &prepared {
+            match prepared.state {
+                Ok(Ready::Loaded(_)) => shared.tally.add(Deed::Loaded),
+                Ok(Ready::OnFirstUse | Ready::Constant) => {}
+                Err(_) => shared.tally.add(Deed::NotLoaded),
+            }
+        }
         let runtime = Runtime::new(table, options);
         Ok((Self { shared, runtime, config, tenants, events }, prepared))
     }
@@ -192,6 +202,11 @@ impl Control {
     /// The runtime, for the host.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
+    }
+
+    /// Counts what becomes of programs and configurations.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.shared.tally
     }
 
     /// Starts to keep the runtime true.
@@ -263,18 +278,18 @@ fn run_jobs(shared: &Arc<Shared>) {
             // A hand-over waits for an exchange to end. No other tenant waits with it.
             let (name, entry, shared) =
                 (format!("hand-over {}", entry.name), entry.clone(), shared.clone());
-            let job = move || run_job(&entry, &shared.engines);
+            let job = move || run_job(&entry, &shared);
             if thread::Builder::new().name(name).spawn(job).is_ok() {
                 continue;
             }
         }
-        run_job(&entry, &shared.engines);
+        run_job(&entry, shared);
     }
 }
 
-fn run_job(entry: &Entry, engines: &[Arc<dyn Engine>]) {
+fn run_job(entry: &Entry, shared: &Shared) {
     loop {
-        reload(entry, engines);
+        reload(entry, &shared.engines, &shared.tally);
         if !entry.end() {
             break;
         }
@@ -442,6 +457,7 @@ impl Keeper {
         }
         self.tenants = tenants;
         let running = mem::replace(&mut self.config, config);
+        self.shared.tally.add(Deed::Configured);
         report::configured(&changes, &restart, start.elapsed());
         if !restart.is_empty() {
             keep_running(&mut self.config, running);
@@ -454,6 +470,7 @@ impl Keeper {
 
     /// Goes on with the configuration that works. Says why, once.
     fn refuse(&mut self, why: &str, hint: Option<&str>) {
+        self.shared.tally.add(Deed::NotConfigured);
         if self.said.as_deref() != Some(why) {
             report::not_configured(why, hint);
             self.said = Some(why.to_owned());
@@ -463,6 +480,7 @@ impl Keeper {
     fn rolled_back(&self, name: &str, bad: u64) {
         if let Some(entry) = self.tenants.get(name).and_then(|known| known.entry.as_ref()) {
             entry.rolled_back(bad);
+            self.shared.tally.add(Deed::RolledBack);
             report::rolled_back(entry, bad);
         }
     }
@@ -475,6 +493,7 @@ impl Keeper {
             if let Some(after) = entry.may_retire()
                 && entry.slot.retire(after)
             {
+                self.shared.tally.add(Deed::Retired);
                 report::retired(entry, after);
             }
             entry.slot.tidy();

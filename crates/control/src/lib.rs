@@ -21,6 +21,7 @@
 //! | `watch` | which files have changed |
 //! | `control` | the thread that all of it comes together in |
 //! | `report` | one log line for each of these |
+//! | `tally` | how often each of these has happened |
 //! | `admin` | the listener that shows health, metrics and tenants |
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod queue;
 mod reload;
 mod report;
 mod table;
+mod tally;
 mod warm;
 mod watch;
 
@@ -43,4 +45,5 @@ pub use control::{Apply, Control, FilesOf, Handle, Hook, Prepared, Ready, Reread
 pub use load::{LoadFailed, Loaded, load, try_all};
 pub use report::{CONTROL_TARGET, unknown_calls};
 pub use table::Content;
+pub use tally::{Deed, Tally};
 pub use warm::WarmError;

@@ -13,6 +13,7 @@ use crate::{
     entry::{Entry, Need, Order, Origin, Signature},
     load::{LoadFailed, load_image},
     report,
+    tally::{Deed, Tally},
     warm::warm,
 };
 
@@ -32,7 +33,7 @@ pub(crate) struct Made {
 }
 
 /// Looks at a tenant's file, and loads it if it is not what serves.
-pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>]) {
+pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Tally) {
     for attempt in 1..=ATTEMPTS {
         let order = entry.order();
         let Some(spec) = order.spec() else { return };
@@ -42,8 +43,14 @@ pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>]) {
         match result {
             // Half of a file is nothing to tell anybody about.
             Err(_) if has_changed && attempt < ATTEMPTS => continue,
-            Err(failed) => give_up(entry, failed.0, &failed.1),
-            Ok(Some(made)) => report::loaded(entry, &made),
+            Err(failed) => {
+                tally.add(Deed::NotLoaded);
+                give_up(entry, failed.0, &failed.1);
+            }
+            Ok(Some(made)) => {
+                tally.add(Deed::Loaded);
+                report::loaded(entry, &made);
+            }
             Ok(None) => {}
         }
         if !has_changed {

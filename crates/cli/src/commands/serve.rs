@@ -85,7 +85,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     tenants.iter().for_each(|(tenant, state)| {
         eprintln!("{}", describe(tenant, *state, host.listens()));
     });
-    let runtime = control.runtime().clone();
+    let (runtime, tally) = (control.runtime().clone(), control.tally().clone());
     let hooks = certificates.map(certificates::hook).into_iter().collect();
     let handle = control.start(Settings { reread, hooks })?;
     let access_log = observers.access_log.clone();
@@ -95,7 +95,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
             log.reopen();
         }
     })?;
-    if let Some(address) = observers.serve(&runtime, host.draining())? {
+    if let Some(address) = observers.serve(&runtime, &tally, host.draining())? {
         eprintln!("admin: {address}");
     }
     let addresses = host.listens().iter().map(ToString::to_string);

@@ -1,6 +1,6 @@
 //! `/metrics`: the table of all metrics, and their text.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use prometheus_client::{
     collector::Collector,
@@ -10,6 +10,7 @@ use prometheus_client::{
 use sandtide_runtime::{DURATION_BOUNDS, FAULT_KINDS, Refused, Totals};
 
 use super::{process::Process, series::Shown};
+use crate::tally::{Deed, Tally};
 
 /// A metric: its name without the suffix of its type, what it is for, and where it comes from.
 pub(super) struct Metric {
@@ -44,6 +45,7 @@ pub(super) enum Source {
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub(super) process: Process,
+    pub(super) tally: Arc<Tally>,
     /// Tenants by state.
     pub(super) tenants: Vec<(&'static str, usize)>,
     /// Seconds since each reactor's event loop turned, by the reactor's index.
@@ -172,6 +174,36 @@ pub(super) const METRICS: &[Metric] = &[
         name: "sandtide_exchanges_waiting",
         help: "Exchanges that wait for admission or for their program, as of the last second",
         source: Source::Level(|t| t.waiting),
+    },
+    Metric {
+        name: "sandtide_programs_loaded",
+        help: "Versions of programs that were loaded and took over",
+        source: Source::ServerCount(|server| server.tally.of(Deed::Loaded) as f64),
+    },
+    Metric {
+        name: "sandtide_programs_not_loaded",
+        help: "Versions of programs that could not be made, or were not fit to serve",
+        source: Source::ServerCount(|server| server.tally.of(Deed::NotLoaded) as f64),
+    },
+    Metric {
+        name: "sandtide_programs_retired",
+        help: "Programs let go of because nobody used them",
+        source: Source::ServerCount(|server| server.tally.of(Deed::Retired) as f64),
+    },
+    Metric {
+        name: "sandtide_rollbacks",
+        help: "Versions replaced by the one before, because too many of their first exchanges faulted",
+        source: Source::ServerCount(|server| server.tally.of(Deed::RolledBack) as f64),
+    },
+    Metric {
+        name: "sandtide_reloads",
+        help: "Times that the configuration was read again and taken over",
+        source: Source::ServerCount(|server| server.tally.of(Deed::Configured) as f64),
+    },
+    Metric {
+        name: "sandtide_failed_reloads",
+        help: "Times that the configuration was read again and was wrong",
+        source: Source::ServerCount(|server| server.tally.of(Deed::NotConfigured) as f64),
     },
     Metric {
         name: "sandtide_tenants",

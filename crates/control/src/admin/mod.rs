@@ -31,6 +31,8 @@ use tokio::{net::TcpListener, sync::Semaphore};
 pub use health::Readiness;
 
 use metrics::{Page, Server};
+
+use crate::tally::Tally;
 use process::Process;
 use series::Series;
 
@@ -53,6 +55,8 @@ pub struct Sources {
     pub runtime: Arc<Runtime>,
     /// Whether requests are welcome.
     pub readiness: Box<dyn Fn() -> Readiness + Send + Sync>,
+    /// What becomes of programs and configurations.
+    pub tally: Arc<Tally>,
     /// Lines of the access log that were written, and that were dropped.
     pub access_log: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
     /// Tenants that have series of their own in `/metrics`.
@@ -195,7 +199,8 @@ impl Shared {
         let silences = silences.map(|(index, silence)| (index, silence.as_secs_f64())).collect();
         let (access_log_lines, access_log_lines_dropped) = (self.sources.access_log)();
         let process = Process::read();
-        Server { process, tenants, silences, access_log_lines, access_log_lines_dropped }
+        let tally = self.sources.tally.clone();
+        Server { process, tally, tenants, silences, access_log_lines, access_log_lines_dropped }
     }
 }
 

@@ -17,6 +17,7 @@ use sandtide_runtime::{
 };
 
 use super::{metrics::METRICS, *};
+use crate::tally::Deed;
 
 #[path = "../../../runtime/tests/bench/mod.rs"]
 mod bench;
@@ -61,9 +62,17 @@ fn sources(runtime: &Arc<Runtime>) -> Sources {
     Sources {
         runtime: runtime.clone(),
         readiness: Box::new(|| Readiness::Ready),
+        // Each of these has tests of its own, where it happens.
+        tally: tally(),
         access_log: Box::new(|| (7, 3)),
         max_tenants: 1,
     }
+}
+
+fn tally() -> Arc<Tally> {
+    let tally = Arc::<Tally>::default();
+    Deed::ALL.into_iter().for_each(|deed| tally.add(deed));
+    tally
 }
 
 fn shared(sources: Sources) -> Shared {
