@@ -100,7 +100,7 @@ impl Slot {
         };
         if let Some(why) = why {
             let version = install(program);
-            keep_or_retire(&hold, &version, Some((clean, old)));
+            self.keep_or_retire(&hold, Some((clean, old)));
             return Ok((version, HandedOver::Dropped(why)));
         }
         let (saved, old_clean) = match save(clean, terms.limits) {
@@ -122,20 +122,21 @@ impl Slot {
             Ok(new_clean) => {
                 let version = install(program);
                 hold.put(new_clean, version.clone());
-                keep_or_retire(&hold, &version, old_clean.map(|clean| (clean, old)));
+                self.keep_or_retire(&hold, old_clean.map(|clean| (clean, old)));
                 Ok((version, HandedOver::State(length)))
             }
             Err(error) => stays(old_clean, error),
         }
     }
-}
 
-/// Keeps the old sandbox for as long as it may be needed again.
-fn keep_or_retire(hold: &Hold, version: &Version, old: Option<(Clean, Arc<Version>)>) {
-    match old {
-        Some((clean, old)) if version.is_on_probation() => hold.keep(clean, old),
-        Some((clean, _)) => clean.retire(),
-        None => {}
+    /// Keeps the old sandbox if a rollback would go back to its version. If it would go back to
+    /// an older one, the sandbox of that is kept already.
+    fn keep_or_retire(&self, hold: &Hold, old: Option<(Clean, Arc<Version>)>) {
+        match old {
+            Some((clean, old)) if self.falls_back_to(&old) => hold.keep(clean, old),
+            Some((clean, _)) => clean.retire(),
+            None => {}
+        }
     }
 }
 

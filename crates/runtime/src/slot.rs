@@ -320,6 +320,11 @@ impl Slot {
         self.loader.rolled_back(self, bad);
     }
 
+    /// Whether a rollback would bring this version back.
+    pub(crate) fn falls_back_to(&self, version: &Arc<Version>) -> bool {
+        self.inner().previous.as_ref().is_some_and(|previous| Arc::ptr_eq(previous, version))
+    }
+
     /// What is in it, for people.
     pub fn status(&self) -> SlotStatus {
         let inner = self.inner();

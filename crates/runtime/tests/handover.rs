@@ -199,6 +199,23 @@ fn a_rollback_takes_the_state_of_the_hand_over_back() {
 }
 
 #[test]
+fn a_rollback_goes_back_to_the_last_version_that_has_proved_itself() {
+    let next = || program([(SAVE, count(200)), (RESTORE, take(200))]);
+    let bench = counter(&next());
+    bench.count_to(7);
+    bench.hand_over(&next()).unwrap();
+    bench.count_to(9);
+    // The second has not proved itself yet.
+    bench.hand_over(&next()).unwrap();
+    assert_eq!(bench.get("/"), "10");
+    bench.get("/trap");
+    bench.get("/trap");
+    let rollback = bench.slot.status().rollback.unwrap();
+    assert_eq!((rollback.from, rollback.to), (3, 1));
+    assert_eq!(bench.get("/"), "8", "as it was when the first handed it over");
+}
+
+#[test]
 fn reactors_of_many_threads_lose_nothing_while_versions_change() {
     const THREADS: usize = 3;
     const EACH: usize = 300;
