@@ -17,6 +17,7 @@ fn serve(server: &str, limits: &str) -> Option<Server> {
         &format!("threads = 1\n{server}"),
         &format!(
             "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {program:?}\n\
+             queue_time = \"60 s\"\n\
              [tenants.guest.limits]\n{limits}\n"
         ),
     ))
