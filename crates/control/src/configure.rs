@@ -6,8 +6,8 @@ use sandtide_config::{Config, Load, Serves, Tenant};
 use sandtide_runtime::{self as runtime, Answer, RouteError, Slot, SlotState, Table, TableError};
 
 use crate::{
-    control::Shared,
     entry::Entry,
+    shared::Shared,
     table::{constant, runtime_tenant, tenant_log},
 };
 

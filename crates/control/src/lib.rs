@@ -19,7 +19,13 @@
 //! | `reload` | one such job, from the file to the slot |
 //! | `configure` | a new configuration beside the old one |
 //! | `watch` | which files have changed |
-//! | `control` | the thread that all of it comes together in |
+//! | `unrest` | when files that change are whole |
+//! | `hook` | other parts of the server that depend on files |
+//! | `prepare` | what becomes of a tenant before anything is served |
+//! | `control` | a runtime for a configuration, and its threads: begun and ended |
+//! | `shared` | what these threads share |
+//! | `loaders` | the threads that load |
+//! | `keeper` | the control thread: what has happened, and what is done about it |
 //! | `report` | one log line for each of these |
 //! | `tally` | how often each of these has happened |
 //! | `admin` | the listener that shows health, metrics and tenants |
@@ -30,19 +36,27 @@ pub mod choose;
 mod configure;
 mod control;
 mod entry;
+mod hook;
+mod keeper;
 mod load;
+mod loaders;
+mod prepare;
 mod queue;
 mod reload;
 mod report;
+mod shared;
 mod table;
 mod tally;
+mod unrest;
 mod warm;
 mod watch;
 
 pub use admin::{Admin, Readiness, Sources};
 pub use configure::ConfigureError;
-pub use control::{Apply, Control, FilesOf, Handle, Hook, Prepared, Ready, Reread, Settings};
+pub use control::{Control, Handle};
+pub use hook::{Apply, FilesOf, Hook, Reread, Settings};
 pub use load::{LoadFailed, Loaded, load, try_all};
+pub use prepare::{Prepared, Ready};
 pub use report::{CONTROL_TARGET, unknown_calls};
 pub use table::Content;
 pub use tally::{Deed, Tally};

@@ -12,7 +12,7 @@ use std::{
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _, event::AccessKind};
 
-use crate::{control::Event, entry::Signature, report::CONTROL_TARGET};
+use crate::{entry::Signature, report::CONTROL_TARGET, shared::Event};
 
 /// The files that are watched.
 pub(crate) struct Watch {

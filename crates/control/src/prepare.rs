@@ -1,0 +1,51 @@
+//! What becomes of a tenant before anything is served.
+
+use std::{sync::Arc, time::Duration};
+
+use sandtide_config::{Load, Serves, Tenant};
+use sandtide_engine::Engine;
+
+use crate::{
+    configure::Known,
+    load::{LoadFailed, look_at},
+    reload::load_now,
+    report,
+};
+
+/// A tenant that is going to be served.
+pub struct Prepared {
+    /// The tenant.
+    pub tenant: Arc<Tenant>,
+    /// Whether it can be. One that cannot is answered 503, and tried again when it is asked for
+    /// or its file changes.
+    pub state: Result<Ready, LoadFailed>,
+}
+
+/// How a tenant is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// It has a constant answer.
+    Constant,
+    /// Its program was loaded, which took so long.
+    Loaded(Duration),
+    /// Its program is there, and is loaded when it is asked for.
+    OnFirstUse,
+}
+
+pub(crate) fn prepare(known: &Known, engines: &[Arc<dyn Engine>]) -> Prepared {
+    let tenant = known.tenant.clone();
+    let (Serves::Program(spec), Some(entry)) = (&tenant.serves, &known.entry) else {
+        return Prepared { tenant, state: Ok(Ready::Constant) };
+    };
+    let state = match tenant.load {
+        Load::Start => load_now(entry, engines).map(Ready::Loaded),
+        Load::FirstUse => look_at(spec, engines).map(|_| Ready::OnFirstUse),
+    };
+    if let Err(error) = &state {
+        let why = report::chain(error);
+        entry.slot.fail(&why);
+        // Whoever prepared it tells.
+        entry.failed(None, &why);
+    }
+    Prepared { tenant, state }
+}
