@@ -59,7 +59,7 @@ pub use loader::Loader;
 pub use log::{EXCHANGE_TARGET, GUEST_TARGET, LogPolicy, TenantLog};
 pub use rate::Rate;
 pub use reactor::Reactor;
-pub use record::{Ending, Record, Refused, Spent};
+pub use record::{Ending, Record, Refused, RequestHead, Spent};
 pub use reply::{Begun, Broken, PROXY_STATUS, REQUEST_ID, Reply, Whole};
 pub use route::{Authority, Route, RouteError};
 pub use router::{Conflict, Router};

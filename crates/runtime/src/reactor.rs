@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    mem,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -24,7 +23,7 @@ use crate::{
     log::EXCHANGE_TARGET,
     meters::{Meters, Vitals},
     pool::Pool,
-    record::{Ending, Record, Refused, Spent, Times, no_request},
+    record::{Ending, Record, Refused, RequestHead, Spent, Times},
     reply::{Begun, Refusal, Whole},
     report,
     serving::Serving,
@@ -355,7 +354,7 @@ impl Reactor {
         spent: Spent,
     ) -> Option<Box<Record>> {
         self.records.then(|| {
-            let request = mem::replace(&mut exchange.request, no_request());
+            let request = RequestHead::take(&mut exchange.request);
             let tenant = Some(local.name.clone());
             Box::new(Record { id: exchange.id, tenant, request, ending, status, began, spent })
         })
@@ -373,7 +372,7 @@ impl Reactor {
             Box::new(Record {
                 id: exchange.id,
                 tenant: Some(local.name.clone()),
-                request: exchange.request.clone(),
+                request: RequestHead::copy(&exchange.request),
                 ending: Ending::ClientGone,
                 status: exchange.response.status().filter(|_| exchange.response.is_head_taken()),
                 began: times.began,
@@ -388,11 +387,12 @@ impl Reactor {
         &self,
         id: ExchangeId,
         local: Option<&Rc<Local>>,
-        request: Parts,
+        mut request: Parts,
         ending: Ending,
         status: Option<StatusCode>,
     ) -> Box<Record> {
         let tenant = local.map(|local| local.name.clone());
+        let request = RequestHead::take(&mut request);
         let (began, spent) = (self.timers.now(), Spent::default());
         Box::new(Record { id, tenant, request, ending, status, began, spent })
     }

@@ -1,11 +1,12 @@
 //! What one exchange was, and what it used: for access logs.
 
 use std::{
+    mem,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use http::{StatusCode, request::Parts};
+use http::{HeaderMap, Method, StatusCode, Uri, Version, request::Parts};
 use sandtide_engine::{Exchange, ExchangeId, RequestBody, Usage};
 
 /// One exchange that has ended. There is one for each request that reached a reactor, if
@@ -17,7 +18,7 @@ pub struct Record {
     /// The tenant's name; `None` if nobody answers there.
     pub tenant: Option<Rc<str>>,
     /// The request, as the guest got it.
-    pub request: Parts,
+    pub request: RequestHead,
     /// How it ended.
     pub ending: Ending,
     /// What the client was answered, or was to be; `None` if it left before that.
@@ -26,6 +27,41 @@ pub struct Record {
     pub began: Instant,
     /// What it used.
     pub spent: Spent,
+}
+
+/// What a request begins with.
+#[derive(Debug, Clone, Default)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The target.
+    pub uri: Uri,
+    /// The version that it came in.
+    pub version: Version,
+    /// The headers.
+    pub headers: HeaderMap,
+}
+
+impl RequestHead {
+    /// Takes the head out of a request, piece by piece: it is large, and this is on the way of each
+    /// exchange.
+    pub(crate) fn take(request: &mut Parts) -> Self {
+        Self {
+            method: mem::take(&mut request.method),
+            uri: mem::take(&mut request.uri),
+            version: request.version,
+            headers: mem::take(&mut request.headers),
+        }
+    }
+
+    pub(crate) fn copy(request: &Parts) -> Self {
+        Self {
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            version: request.version,
+            headers: request.headers.clone(),
+        }
+    }
 }
 
 /// What an exchange used.
@@ -75,12 +111,8 @@ impl Times {
 
 /// What takes the place of an exchange that moves on.
 pub(crate) fn no_exchange(id: ExchangeId) -> Exchange {
-    Exchange::new(id, no_request(), RequestBody::empty(), 0)
-}
-
-/// What takes the place of a request that moves to a record.
-pub(crate) fn no_request() -> Parts {
-    http::Request::new(()).into_parts().0
+    let (request, ()) = http::Request::new(()).into_parts();
+    Exchange::new(id, request, RequestBody::empty(), 0)
 }
 
 /// How an exchange ended.

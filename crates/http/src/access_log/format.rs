@@ -102,13 +102,14 @@ pub(super) fn json(line: &mut Vec<u8>, done: &Done<'_>) {
         line.push(b'"');
     }
     line.extend_from_slice(b",\"request_id\":\"");
-    hexadecimal(line, u128::from(done.record.id.0), 16);
+    hexadecimal(line, done.record.id.0);
     line.push(b'"');
     if let Some(trace) = &done.origin.trace {
         line.extend_from_slice(b",\"trace_id\":\"");
-        hexadecimal(line, trace.trace.0, 32);
+        hexadecimal(line, (trace.trace.0 >> 64) as u64);
+        hexadecimal(line, trace.trace.0 as u64);
         line.extend_from_slice(b"\",\"span_id\":\"");
-        hexadecimal(line, u128::from(trace.span.0), 16);
+        hexadecimal(line, trace.span.0);
         line.push(b'"');
     }
     if let Some(agent) = done.header(header::USER_AGENT) {
@@ -133,10 +134,15 @@ fn microseconds(line: &mut Vec<u8>, time: Duration) {
     number(line, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
 }
 
-/// So many digits of a number.
-fn hexadecimal(line: &mut Vec<u8>, number: u128, digits: usize) {
-    let nibble = |digit: usize| b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize];
-    line.extend((0..digits).rev().map(nibble));
+/// All 16 digits of a number.
+fn hexadecimal(line: &mut Vec<u8>, number: u64) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 16];
+    for (two, byte) in text.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        two[0] = DIGITS[usize::from(byte >> 4)];
+        two[1] = DIGITS[usize::from(byte & 15)];
+    }
+    line.extend_from_slice(&text);
 }
 
 fn address(line: &mut Vec<u8>, address: Option<IpAddr>) {

@@ -23,7 +23,7 @@ use super::{
 use crate::inbound::Origin;
 
 /// A buffer with more bytes than this goes to the writer.
-const FULL: usize = 64 << 10;
+const FULL: usize = 256 << 10;
 
 /// Lines that wait to be written. It belongs to one thread.
 pub(crate) struct Log {
@@ -98,8 +98,8 @@ impl Log {
     }
 
     fn send(&self, lines: &mut Lines) {
-        let empty = Lines { bytes: Vec::with_capacity(FULL + (4 << 10)), count: 0 };
-        let lines = mem::replace(lines, empty);
+        let empty = self.shared.spare().unwrap_or_else(|| Vec::with_capacity(FULL + (4 << 10)));
+        let lines = mem::replace(lines, Lines { bytes: empty, count: 0 });
         if let Err(TrySendError::Full(lines) | TrySendError::Disconnected(lines)) =
             self.sender.try_send(lines)
         {

@@ -33,7 +33,7 @@ pub(crate) use log::{Line, Log};
 use writer::{Lines, Writer};
 
 /// How many buffers may wait for the writer.
-const WAITING: usize = 64;
+const WAITING: usize = 16;
 
 /// How long to wait for the last lines to be written. The log may go to a pipe that nobody reads.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,6 +81,24 @@ struct Shared {
     is_moved: AtomicBool,
     written: AtomicU64,
     dropped: AtomicU64,
+    /// Buffers that were written, for those who need one. What is freed by another thread than the
+    /// one that made it costs both.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Shared {
+    /// An empty buffer, unless somebody else looks for one right now.
+    fn spare(&self) -> Option<Vec<u8>> {
+        self.spare.try_lock().ok()?.pop()
+    }
+
+    fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < WAITING {
+            spare.push(buffer);
+        }
+    }
 }
 
 impl AccessLog {

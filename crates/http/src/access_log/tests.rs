@@ -10,7 +10,7 @@ use std::{
 use http::{HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use sandtide_engine::{ExchangeId, Usage};
-use sandtide_runtime::{Ending, Record, Refused, Spent, TraceContext};
+use sandtide_runtime::{Ending, Record, Refused, RequestHead, Spent, TraceContext};
 
 use super::{
     calendar::Second,
@@ -29,7 +29,9 @@ fn record(headers: &[(&'static str, &[u8])], target: &str) -> Record {
         let value = HeaderValue::from_bytes(value).unwrap();
         request = request.header(HeaderName::from_static(name), value);
     }
-    let (request, ()) = request.body(()).unwrap().into_parts();
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let http::request::Parts { method, uri, version, headers, .. } = parts;
+    let request = RequestHead { method, uri, version, headers };
     Record {
         id: ExchangeId(0xabc),
         tenant: Some("shop".into()),

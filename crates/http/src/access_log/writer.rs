@@ -64,7 +64,10 @@ impl Writer {
                 self.reopen();
             }
             match received {
-                Ok(lines) => self.write(&lines),
+                Ok(lines) => {
+                    self.write(&lines);
+                    self.shared.give_back(lines.bytes);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
