@@ -88,6 +88,7 @@ impl Control {
             tenants: self.tenants,
             settings,
             said: None,
+            trim_in: 0,
         };
         let events = self.events;
         let thread =

@@ -15,6 +15,8 @@ pub struct Settings {
     pub reread: Reread,
     /// Other parts of the server that depend on files.
     pub hooks: Vec<Hook>,
+    /// Called when programs were let go of, once their memory is free.
+    pub trim: fn(),
 }
 
 /// The files that something depends on.

@@ -27,6 +27,9 @@ use crate::{
 
 /// How often the control thread looks after what is cold and what is unused.
 const TICK: Duration = Duration::from_secs(1);
+/// Ticks from the last program that was let go of until its memory is free: reactors have to drop
+/// their part of it first.
+const TRIM_TICKS: u8 = 3;
 /// How often files are looked at when the operating system does not tell of changes.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -40,6 +43,8 @@ pub(crate) struct Keeper {
     pub(crate) watch: Watch,
     /// The last mistake in the configuration that was logged.
     pub(crate) said: Option<String>,
+    /// In how many ticks to trim the heap; 0 if nothing was freed since it was.
+    pub(crate) trim_in: u8,
 }
 
 impl Keeper {
@@ -197,8 +202,12 @@ impl Keeper {
     }
 
     /// Lets go of what nobody uses.
-    fn look_after(&self) {
+    fn look_after(&mut self) {
         self.runtime.tidy();
+        if self.trim_in == 1 {
+            (self.settings.trim)();
+        }
+        self.trim_in = self.trim_in.saturating_sub(1);
         let entries = self.tenants.values().filter_map(|known| known.entry.as_ref());
         for entry in entries.filter(|entry| entry.slot.has_versions()) {
             if let Some(after) = entry.may_retire()
@@ -206,6 +215,7 @@ impl Keeper {
             {
                 self.shared.tally.add(Deed::Retired);
                 report::retired(entry, after);
+                self.trim_in = TRIM_TICKS;
             }
             entry.slot.tidy();
         }

@@ -22,12 +22,14 @@
 #![allow(unsafe_code, reason = "maps memory and hands out checked views of it")]
 
 mod freeze;
+mod heap;
 mod reservation;
 mod reset;
 mod space;
 mod table;
 
 pub use freeze::Snapshot;
+pub use heap::trim_heap;
 pub use reset::SHRINK_PERIOD;
 pub use space::{Denied, Space};
 pub use table::Access;

@@ -87,7 +87,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     });
     let (runtime, tally) = (control.runtime().clone(), control.tally().clone());
     let hooks = certificates.map(certificates::hook).into_iter().collect();
-    let handle = control.start(Settings { reread, hooks })?;
+    let handle = control.start(Settings { reread, hooks, trim: sandtide_memory::trim_heap })?;
     let access_log = observers.access_log.clone();
     let stop = signals::stop(move || {
         handle.hangup();
