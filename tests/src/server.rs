@@ -45,21 +45,33 @@ impl Server {
     /// # Panics
     /// If the server does not come up.
     pub fn of(configuration: &str) -> Self {
+        Self::begin(configuration).ready()
+    }
+
+    /// Starts a server, and does not wait until it serves: see [`Self::ready`].
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn begin(configuration: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let config = directory.path().join(CONFIGURATION);
         fs::write(&config, configuration).expect("the directory is ours");
         let mut command = Command::new(sandtide());
         command.arg("serve").arg(&config).env_remove("SANDTIDE_LOG");
-        Self::spawn(command, directory)
-    }
-
-    fn spawn(mut command: Command, directory: TempDir) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Log::of(child.stderr.take().expect("stderr is piped"));
-        let ready = log.wait("the server listens", |line| line.starts_with(READY));
-        let addresses = ready[READY.len()..].split(' ').map(str::to_owned).collect();
-        Self { child, addresses, log, directory }
+        Self { child, addresses: Vec::new(), log, directory }
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn ready(mut self) -> Self {
+        let ready = self.log.wait("the server listens", |line| line.starts_with(READY));
+        self.addresses = ready[READY.len()..].split(' ').map(str::to_owned).collect();
+        self
     }
 
     /// Where it listens: the first of its IP addresses.

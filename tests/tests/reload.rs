@@ -1,12 +1,14 @@
 //! Programs and configurations change while requests run.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
+    io::Write as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use sandtide_tests::{Request, Server, Signal, built, guest, log::field};
 use tempfile::TempDir;
 
@@ -305,6 +307,30 @@ fn nothing_is_watched_if_so_configured_and_a_signal_looks_at_everything() {
     server.signal(Signal::HUP);
     loaded(&server, 2);
     assert_eq!(answer(&server), "0002");
+}
+
+/// The tenants stand in a pipe: the server reads them when the test writes them, and reads them again
+/// for the signal.
+#[test]
+fn a_signal_before_the_server_is_ready_is_not_lost() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pipe = directory.path().join("tenants.toml");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("the directory is ours");
+    let tenant =
+        |body| format!("[tenants.fixed]\ndefault = true\nrespond = {{ body = \"{body}\" }}\n");
+    let server = Server::begin(&format!(
+        "include = [\"{}\"]\n[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\nwatch = false\n",
+        pipe.display()
+    ));
+    // It can be opened when the server opens it.
+    let mut tenants = OpenOptions::new().write(true).open(&pipe).expect("the server reads it");
+    server.signal(Signal::HUP);
+    tenants.write_all(tenant("before").as_bytes()).expect("the server reads it");
+    drop(tenants);
+    let server = server.ready();
+    fs::write(&pipe, tenant("behind")).expect("the server reads it once more");
+    says(&server, ": configured ");
+    assert_eq!(server.get("fixed", "/").text(), "behind");
 }
 
 #[test]

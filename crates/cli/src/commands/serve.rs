@@ -17,7 +17,7 @@ use crate::{
     certificates, engines,
     observe::{self, Observers},
     report::{self, Hinted},
-    signals,
+    signals::Signals,
 };
 
 /// The configuration that is served when none is named.
@@ -55,6 +55,8 @@ fn parse_address(text: &str) -> Result<ListenAddress, String> {
 
 /// Serves; 1 if no tenant can be served.
 pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
+    // Whoever changes the configuration need not know whether it has been read already.
+    let signals = Signals::register()?;
     let engines = engines::all();
     let reread = source(args, &engines)?;
     let config = reread()?;
@@ -89,7 +91,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let hooks = certificates.map(certificates::hook).into_iter().collect();
     let handle = control.start(Settings { reread, hooks, trim: sandtide_memory::trim_heap })?;
     let access_log = observers.access_log.clone();
-    let stop = signals::stop(move || {
+    let stop = signals.serve(move || {
         handle.hangup();
         if let Some(log) = &access_log {
             log.reopen();
