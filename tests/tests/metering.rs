@@ -4,7 +4,11 @@
 use std::{fs, net::SocketAddr, path::PathBuf, thread};
 
 use sandtide_tests::{
-    Client, Request, Response, Server, binary::top, built, guest, h2::Connection, server::Signal,
+    Client, Request, Response, Server,
+    binary::top,
+    built, guest,
+    h2::{self, Connection, Frame, flag},
+    server::Signal,
 };
 use serde_json::Value;
 
@@ -232,6 +236,56 @@ fn a_log_that_is_moved_away_goes_on_in_a_new_file() {
         first.starts_with("127.0.0.1 - - [") && first.contains("] \"GET /first HTTP/1.1\" 200 5 ")
     );
     assert!(second[0].contains("] \"GET /second HTTP/1.1\" 200 5 "), "{second:?}");
+}
+
+/// Every answer of ours has an id and a reason, whatever was wrong; what was read of the request stands in
+/// the access log.
+#[test]
+fn requests_that_are_none_have_an_id() {
+    let limits = "max_headers = 20\nhead_timeout = \"200 ms\"";
+    let Some(observed) = Observed::start(limits, "json") else { return };
+    let id_of = |response: &Response, status: u16, why: &str| {
+        assert_eq!(response.status(), status, "{response:?}");
+        assert_eq!(response.header("proxy-status"), Some(why), "{response:?}");
+        let id = response.header("x-request-id").expect("an id").to_owned();
+        assert!(response.text().ends_with(&format!(" (request {id})\n")), "{response:?}");
+        id
+    };
+    let malformed = "sandtide; error=http_request_error";
+    let mut client = observed.server.connect();
+    client.send(b"GET /hosts HTTP/1.1\r\nhost: guest.test\r\nhost: fixed.test\r\n\r\n");
+    let hosts = id_of(&client.response("GET"), 400, malformed);
+
+    let mut client = observed.server.connect();
+    client.send(b"GET /slow HTTP/1.1\r\nhost: guest.te");
+    let slow = "sandtide; error=http_request_error; details=\"head_timeout\"";
+    let slow = id_of(&client.response("GET"), 408, slow);
+    assert_eq!(client.rest(), b"");
+
+    let mut connection = Connection::open(observed.server.address());
+    let names: Vec<String> = (0..21).map(|n| format!("x-{n}")).collect();
+    let fields = names.iter().map(|name| (name.as_str(), ""));
+    let fields: Vec<_> = h2::get("guest.test", "/headers").into_iter().chain(fields).collect();
+    connection.frame(&Frame::headers(1, flag::END_STREAM, &fields));
+    assert_eq!(connection.end_of(1).status(), Some(431));
+
+    // The parser's own answer, as the documentation says.
+    let many = (0..21).fold(Request::get("guest", "/"), |r, n| r.header(&format!("x-{n}"), ""));
+    let bare = observed.server.ask(&many);
+    assert_eq!((bare.status(), bare.header("x-request-id")), (431, None), "{bare:?}");
+
+    let refused = "sandtide_refused_total{tenant=\"_other\",reason=\"bad_request\"}";
+    assert_eq!(observed.sample(refused), 3.0);
+    let lines = observed.objects();
+    let of = |path: &str| lines.iter().find(|line| line["path"] == path).expect("a line").clone();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(
+        (&of("/hosts")["status"], &of("/hosts")["request_id"]),
+        (&400.into(), &hosts.into())
+    );
+    assert_eq!(of("/headers")["status"], 431);
+    assert!(lines.iter().all(|line| line.get("tenant").is_none()), "{lines:?}");
+    assert!(lines.iter().all(|line| line["request_id"] != slow.as_str()), "{lines:?}");
 }
 
 #[test]

@@ -63,7 +63,11 @@ section! {
         /// from the first byte of a request to the end of its headers, and from the start of a
         /// connection to its first request
         head_timeout: Duration = Duration::from_secs(10), duration(MILLISECOND..=HOUR),
-            exceeded: Exceeded { answer: "408, and the connection is closed", error: "", log: "" };
+            exceeded: Exceeded {
+                answer: "408, and the connection is closed",
+                error: "http_request_error",
+                log: "",
+            };
         /// between two requests of one connection
         idle_timeout: Duration = Duration::from_secs(60), duration(MILLISECOND..=DAY),
             exceeded: Exceeded { answer: "the connection is closed", error: "", log: "" };

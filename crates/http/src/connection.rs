@@ -10,13 +10,16 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
+use http::{HeaderValue, header};
 use hyper::server::conn::{http1, http2};
+use sandtide_runtime::Whole;
 use tokio::io::ReadBuf;
 
 use crate::{
     body::BodyError,
     connections::{Entry, Listed, Order},
     front::Front,
+    head,
     host::Host,
     listen::Listen,
     open::Open,
@@ -33,13 +36,6 @@ use crate::{
 /// Bytes that are read from a client whose connection is closing, so that it reads the response
 /// and not a reset.
 const LINGER: usize = 1 << 20;
-
-/// What a client gets whose request does not come.
-const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-    content-type: text/plain; charset=utf-8\r\n\
-    connection: close\r\n\
-    content-length: 43\r\n\r\n\
-    408: the head of the request took too long\n";
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -67,7 +63,7 @@ pub(crate) async fn serve(
             drive(host.http2.serve_connection(io, front), &wire).await
         }
     };
-    end(result, &open).await;
+    end(result, &open, &host).await;
 }
 
 /// A connection before its first request.
@@ -201,14 +197,14 @@ impl From<hyper::Error> for End {
 }
 
 /// Closes a connection that hyper is done with.
-async fn end(result: Result<(), End>, open: &Open) {
+async fn end(result: Result<(), End>, open: &Open, host: &Host) {
     let (wire, entry) = (&open.wire, open.entry());
     match result {
         Err(End::Slow | End::Broken) => return wire.cut(),
         Err(End::HeadTimeout) if wire.wait() != Wait::Nothing => return wire.cut(),
         Err(End::HeadTimeout) => {
             entry.begin_close();
-            wire.hold(HEAD_TIMEOUT);
+            wire.hold(&last_answer(host.reactor.give_up()));
             if !matches!(until_told(entry, poll_fn(|cx| wire.poll_close(cx))).await, Some(Ok(()))) {
                 return;
             }
@@ -219,6 +215,17 @@ async fn end(result: Result<(), End>, open: &Open) {
     if !wire.has_ended() {
         linger(wire).await;
     }
+}
+
+/// The bytes of an answer behind which an HTTP/1 connection closes. Hyper writes none for a request
+/// that it has not read.
+fn last_answer(answer: Whole) -> Vec<u8> {
+    let Whole { mut head, body, .. } = answer;
+    head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let mut bytes = head::encode(&head);
+    bytes.extend_from_slice(&body);
+    bytes
 }
 
 /// Reads what a client still sends. The kernel answers bytes that nobody reads with a reset, which

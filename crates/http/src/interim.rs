@@ -3,27 +3,14 @@
 use http::header;
 use sandtide_engine::ResponseHead;
 
-use crate::framing;
+use crate::{framing, head};
 
 /// The bytes of an interim response in HTTP/1.1 (RFC 9112 §4). It has no content, so nothing that
-/// a guest says about framing stays (RFC 9110 §15.2). The types of names and values let no line
-/// break through.
-pub(crate) fn encode(head: ResponseHead) -> Vec<u8> {
-    let ResponseHead { status, mut headers } = head;
-    framing::take_framing(&mut headers);
-    headers.remove(header::TRAILER);
-    let mut bytes = Vec::new();
-    let reason = status.canonical_reason().unwrap_or_default();
-    for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason.as_bytes(), b"\r\n"] {
-        bytes.extend_from_slice(part);
-    }
-    for (name, value) in &headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes
+/// a guest says about framing stays (RFC 9110 §15.2).
+pub(crate) fn encode(mut head: ResponseHead) -> Vec<u8> {
+    framing::take_framing(&mut head.headers);
+    head.headers.remove(header::TRAILER);
+    head::encode(&head)
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod flight;
 mod forwarded;
 mod framing;
 mod front;
+mod head;
 mod host;
 mod inbound;
 mod interim;

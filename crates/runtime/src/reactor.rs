@@ -409,6 +409,15 @@ impl Reactor {
         Refusal::Malformed(status, text).answer(id, record)
     }
 
+    /// Answers a client whose request has begun, and does not come to the end of its head. There is
+    /// nothing to make a record of.
+    #[cold]
+    pub fn give_up(&self) -> Whole {
+        self.vitals.nobody.add_refused(Refused::BadRequest);
+        self.vitals.nobody.add_status(Refusal::HeadTimeout.status());
+        Refusal::HeadTimeout.answer(self.next_id(), None)
+    }
+
     fn next_id(&self) -> ExchangeId {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));

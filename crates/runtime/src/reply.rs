@@ -68,6 +68,7 @@ pub(crate) enum Refusal {
     Refused(Refused, Option<u64>),
     /// The host does not take it for a request.
     Malformed(StatusCode, &'static str),
+    HeadTimeout,
     BodyTooLarge,
     BodyBroken,
     BodyTimeout,
@@ -106,7 +107,10 @@ impl Refusal {
 
     /// Whether a better program would not have been refused.
     pub(crate) fn is_of_program(self) -> bool {
-        !matches!(self, Self::Refused(..) | Self::BodyTooLarge | Self::BodyBroken)
+        !matches!(
+            self,
+            Self::Refused(..) | Self::HeadTimeout | Self::BodyTooLarge | Self::BodyBroken
+        )
     }
 
     /// A wait like this may help.
@@ -151,6 +155,11 @@ impl Refusal {
             Self::Refused(Refused::BadRequest, _) => {
                 (S::BAD_REQUEST, "the request is malformed", "sandtide; error=http_request_error")
             }
+            Self::HeadTimeout => (
+                S::REQUEST_TIMEOUT,
+                "the head of the request took too long",
+                "sandtide; error=http_request_error; details=\"head_timeout\"",
+            ),
             Self::BodyTooLarge | Self::Refused(Refused::RequestBody, _) => (
                 S::PAYLOAD_TOO_LARGE,
                 "the request body is too large",
@@ -246,6 +255,7 @@ mod tests {
             Refused::QueueTime.into(),
             Refused::Rate.into(),
             Refused::RequestBody.into(),
+            Refusal::HeadTimeout,
             Refusal::BodyTooLarge,
             Refusal::BodyTimeout,
             Refusal::AnswerTooLarge,
