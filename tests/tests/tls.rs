@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use sandtide_tests::{
-    Curl, Request, Run, Server, Signal, has_tools,
+    Curl, Request, Run, Server, Signal,
+    binary::top,
+    built, has_tools,
     tls::{Authority, Identity, s_client},
 };
 use tempfile::TempDir;
@@ -179,6 +181,43 @@ fn clients_without_a_certificate() {
             assert_eq!(ask(Some(&known), version), with, "{mode}, {version}, a certificate");
             let name = "a stranger's certificate";
             assert_eq!(ask(Some(&unknown), version), with_others, "{mode}, {version}, {name}");
+        }
+    }
+}
+
+/// A guest gets the certificate of the handshake (RFC 9440), and nothing that a client made up.
+#[test]
+fn guests_get_the_certificate_of_their_client() {
+    let Some(echo) = built(&top().join("examples/echo/echo.c")) else { return };
+    for (mode, without) in [("optional", true), ("required", false)] {
+        let lines = format!(
+            "client_auth = \"{mode}\"\nclient_ca = \"{{directory}}/authority.pem\"\n\
+             [tenants.echo]\nauthorities = \"echo.test\"\nprogram = {echo:?}\n"
+        );
+        let Some(tls) = Tls::start(&[&["one.test", "echo.test"]], &lines) else { return };
+        let known = tls.authority.issue_client("client", "client.test");
+        let path = |path: &Path| path.to_str().expect("text").to_owned();
+        let claiming = |version: &str| {
+            let curl = tls.curl("echo.test").arg(version);
+            curl.header("Client-Cert: :Zm9yZ2Vk:").header("client-cert-chain: :Zm9yZ2Vk:")
+        };
+        // What PEM has between its lines is the same in Base64.
+        let pem = std::fs::read_to_string(&known.certificate).expect("it was written");
+        let own: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        for version in ["--http1.1", "--http2"] {
+            let curl = claiming(version).arg("--cert").arg(&path(&known.certificate));
+            let got = curl.arg("--key").arg(&path(&known.key)).get();
+            let text = got.text();
+            let lines = text.lines().filter(|line| line.starts_with("client-cert"));
+            let expected = format!("client-cert: :{own}:");
+            assert_eq!(lines.collect::<Vec<_>>(), [expected], "{mode}, {version}");
+            match claiming(version).run() {
+                Ok(got) if without => {
+                    assert!(!got.text().contains("client-cert"), "{version}: {}", got.text());
+                }
+                Ok(got) => panic!("{mode}, {version}: let in without a certificate: {got:?}"),
+                Err(error) => assert!(!without, "{mode}, {version}: {error:?}"),
+            }
         }
     }
 }
