@@ -22,6 +22,9 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// How many of these there are.
+const SAID: usize = 3;
+
 /// What is done with `Forwarded` and `X-Forwarded-*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardedPolicy {
@@ -93,19 +96,16 @@ impl Forwarder {
         self.peer
     }
 
-    /// Makes a request's headers say what is known of its client. `found` says whether there are
-    /// such headers. Returns the client's address.
-    pub(crate) fn apply(&self, request: &mut Parts, found: bool) -> Option<IpAddr> {
-        if found {
-            return self.renew(request);
-        }
-        self.say(request, self.address.clone(), None);
-        self.peer
+    /// Makes the headers of a request that has none of these say what is known of its client: the
+    /// other end.
+    pub(crate) fn tell(&self, request: &mut Parts) {
+        self.say(request, self.address.clone(), None, false);
     }
 
-    /// There are headers to be removed or believed.
+    /// Removes or believes the headers that a request has, and makes them say what is known of its
+    /// client. Returns the client's address.
     #[cold]
-    fn renew(&self, request: &mut Parts) -> Option<IpAddr> {
+    pub(crate) fn renew(&self, request: &mut Parts) -> Option<IpAddr> {
         let headers = self.policy.headers;
         let mut client = self.peer;
         let mut address = self.address.clone();
@@ -144,7 +144,7 @@ impl Forwarder {
         for name in removed {
             request.headers.remove(name);
         }
-        self.say(request, address, chain.filter(|_| keep_chain));
+        self.say(request, address, chain.filter(|_| keep_chain), keep_x);
         client
     }
 
@@ -163,7 +163,7 @@ impl Forwarder {
     }
 
     /// Sets the headers; those of a trusted proxy that speak of the client's own request stay.
-    fn say(&self, request: &mut Parts, address: HeaderValue, chain: Option<String>) {
+    fn say(&self, request: &mut Parts, address: HeaderValue, chain: Option<String>, keep_x: bool) {
         let headers = self.policy.headers;
         if headers.has_forwarded()
             && let Some(value) = self.forwarded(request, chain)
@@ -171,11 +171,13 @@ impl Forwarder {
             request.headers.insert(header::FORWARDED, value);
         }
         if headers.has_x() {
+            // At once: each time that the map grows costs as much as an insertion.
+            request.headers.reserve(SAID);
             request.headers.insert(FOR, address);
-            if !is_single(&request.headers, &PROTO) {
+            if !(keep_x && is_single(&request.headers, &PROTO)) {
                 request.headers.insert(PROTO, HeaderValue::from_static(self.scheme()));
             }
-            if !is_single(&request.headers, &HOST)
+            if !(keep_x && is_single(&request.headers, &HOST))
                 && let Some(host) = host(request)
             {
                 request.headers.insert(HOST, host);

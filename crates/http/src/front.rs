@@ -17,7 +17,7 @@ use sandtide_runtime::{Begun, Reply, Whole};
 use crate::{
     access_log::Line,
     body::ResponseBody,
-    check, client_cert,
+    check,
     flight::Flight,
     framing::{self, Content},
     host::Host,
@@ -91,16 +91,20 @@ fn begin(
     incoming: Incoming,
     mut flight: Flight,
 ) -> Answering {
-    let origin = inbound::prepare(&mut parts, &flight.open().forwarder, host.options.trace);
+    let found = inbound::find(&parts.headers);
+    let forwarder = &flight.open().forwarder;
+    let origin = inbound::correct(&mut parts, &found, forwarder, host.options.trace);
     if let Some(log) = &host.log {
         flight.set_line(Line::new(log.clone(), origin));
     }
     let is_head = parts.method == Method::HEAD;
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
     let informs = parts.version == Version::HTTP_11;
-    client_cert::apply(&mut parts.headers, &flight.open().peer);
-    let body = |limit| request_body(incoming, limit, flight.open(), host.options.body_timeout);
-    match host.reactor.begin(cx, parts, body) {
+    let prepare = |parts: &mut Parts, limit| {
+        inbound::complete(parts, &found, flight.open());
+        request_body(incoming, limit, flight.open(), host.options.body_timeout)
+    };
+    match host.reactor.begin(cx, parts, prepare) {
         Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
         Begun::Serving(serving) => {
             let serving = Watched::new(serving, flight, informs);

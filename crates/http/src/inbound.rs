@@ -6,7 +6,9 @@ use http::{HeaderMap, request::Parts};
 use sandtide_runtime::TraceContext;
 
 use crate::{
+    client_cert,
     forwarded::{Forwarder, is_forwarding},
+    open::Open,
     trace::{self, TracePolicy},
 };
 
@@ -21,13 +23,13 @@ pub(crate) struct Origin {
 
 /// Headers that need work.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+pub(crate) struct Found {
     forwarding: bool,
     trace: bool,
 }
 
 /// One look at each name: nearly all requests have none of these.
-fn find(headers: &HeaderMap) -> Found {
+pub(crate) fn find(headers: &HeaderMap) -> Found {
     let mut found = Found::default();
     for name in headers.keys() {
         let name = name.as_str();
@@ -40,12 +42,24 @@ fn find(headers: &HeaderMap) -> Found {
     found
 }
 
-/// Makes the headers tell the guest what is true.
-pub(crate) fn prepare(request: &mut Parts, forwarder: &Forwarder, policy: TracePolicy) -> Origin {
-    let found = find(&request.headers);
-    let client = forwarder.apply(request, found.forwarding);
+/// Believes or corrects what the headers say about the way that the request came.
+pub(crate) fn correct(
+    request: &mut Parts,
+    found: &Found,
+    forwarder: &Forwarder,
+    policy: TracePolicy,
+) -> Origin {
+    let client = if found.forwarding { forwarder.renew(request) } else { forwarder.peer() };
     let trace = trace::apply(policy, request, found.trace);
     Origin { client, trace: trace.map(Box::new) }
+}
+
+/// Adds what only a guest reads: most of the cost of a request's headers is here.
+pub(crate) fn complete(request: &mut Parts, found: &Found, open: &Open) {
+    if !found.forwarding {
+        open.forwarder.tell(request);
+    }
+    client_cert::apply(&mut request.headers, &open.peer);
 }
 
 #[cfg(test)]

@@ -111,14 +111,15 @@ impl Reactor {
 
     /// Begins to answer a request: routes and admits it, and runs the guest for its first slice.
     ///
-    /// `body` makes the request body, given the tenant's limit in bytes for it; it is not called
-    /// for requests that need none. What the guest waits for wakes `cx`, but a host may call this
-    /// with a context that wakes nothing, if it polls the [`Serving`] right after.
+    /// `prepare` completes the request for a guest and makes its body, given the tenant's limit in
+    /// bytes for that; it is not called for requests that no guest gets. What the guest waits for
+    /// wakes `cx`, but a host may call this with a context that wakes nothing, if it polls the
+    /// [`Serving`] right after.
     pub fn begin(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
-        request: Parts,
-        body: impl FnOnce(u64) -> RequestBody,
+        mut request: Parts,
+        prepare: impl FnOnce(&mut Parts, u64) -> RequestBody,
     ) -> Begun {
         let id = self.next_id();
         let local = {
@@ -150,7 +151,7 @@ impl Reactor {
             local.clone()
         };
         let limits = &local.tenant.limits;
-        let body = body(limits.request_body);
+        let body = prepare(&mut request, limits.request_body);
         if body.known_length().is_some_and(|length| length > limits.request_body) {
             return self.refuse(id, Some(&local), request, Refused::RequestBody.into());
         }

@@ -37,7 +37,8 @@ fn reactor(runtime: &Runtime) -> Rc<Reactor> {
 
 fn begin(reactor: &Rc<Reactor>, uri: &str, body: &'static str) -> Begun {
     let (parts, ()) = http::Request::post(uri).body(()).unwrap().into_parts();
-    reactor.begin(&mut noop(), parts, |_| RequestBody::whole(Bytes::from_static(body.as_bytes())))
+    reactor
+        .begin(&mut noop(), parts, |_, _| RequestBody::whole(Bytes::from_static(body.as_bytes())))
 }
 
 fn whole(begun: Begun) -> Box<Record> {

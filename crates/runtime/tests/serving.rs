@@ -459,7 +459,7 @@ fn who_is_too_late_for_a_state_holds_nobody_up() {
 fn a_body_over_the_limit_never_reaches_the_guest() {
     let bench = bench([("/", answer("x"))], |tenant| tenant.limits.request_body = 3);
     let (parts, ()) = http::Request::post("/").body(()).unwrap().into_parts();
-    let begun = bench.reactor.begin(&mut noop(), parts, |limit| {
+    let begun = bench.reactor.begin(&mut noop(), parts, |_, limit| {
         assert_eq!(limit, 3);
         RequestBody::whole(Bytes::from_static(b"four"))
     });

@@ -48,7 +48,7 @@ fn runtime() -> Arc<Runtime> {
 fn begin(reactor: &Rc<Reactor>, uri: &str) -> Begun {
     let (parts, ()) = http::Request::post(uri).body(()).unwrap().into_parts();
     let mut cx = Context::from_waker(Waker::noop());
-    reactor.begin(&mut cx, parts, |_| RequestBody::whole(Bytes::from_static(b"body")))
+    reactor.begin(&mut cx, parts, |_, _| RequestBody::whole(Bytes::from_static(b"body")))
 }
 
 fn serving(reactor: &Rc<Reactor>, uri: &str) -> Box<Serving> {

@@ -16,7 +16,12 @@ fn applied(
     }
     let (mut parts, ()) = request.body(()).unwrap().into_parts();
     let found = parts.headers.keys().any(|name| is_forwarding(name.as_str()));
-    let client = forwarder.apply(&mut parts, found);
+    let client = if found {
+        forwarder.renew(&mut parts)
+    } else {
+        forwarder.tell(&mut parts);
+        forwarder.peer()
+    };
     let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
     parts.headers.remove("host");
     let mut got: Vec<_> =

@@ -87,7 +87,7 @@ pub fn noop() -> Context<'static> {
 
 pub fn begin_at(reactor: &Rc<Reactor>, uri: &str) -> Begun {
     let (parts, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
-    reactor.begin(&mut noop(), parts, |_| RequestBody::empty())
+    reactor.begin(&mut noop(), parts, |_, _| RequestBody::empty())
 }
 
 pub fn text(whole: &Whole) -> &str {
