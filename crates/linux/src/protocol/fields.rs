@@ -10,6 +10,10 @@ use sandtide_engine::Fault;
 use super::GuestCall;
 use crate::memory::{GuestMemory, MemoryError};
 
+/// The least number of headers that a map is made for. A host may use a response's map again for
+/// the next request of the connection: so many are the headers of most, with those that it adds.
+const ROOM: usize = 6;
+
 /// Reads an array of `count` fields that the guest made.
 pub(super) fn read<M: GuestMemory + ?Sized>(
     memory: &M,
@@ -23,7 +27,7 @@ pub(super) fn read<M: GuestMemory + ?Sized>(
         return Err(broken(format!("{count} fields, the most is {}", field::MAX_COUNT)));
     }
     let entries = memory.view(array, count * field::SIZE as u64)?;
-    let mut map = HeaderMap::with_capacity(count as usize);
+    let mut map = HeaderMap::with_capacity((count as usize).max(ROOM));
     let mut bytes = 0;
     for entry in entries.chunks_exact(field::SIZE) {
         let name = string(memory, entry, field::NAME, field::NAME_LENGTH)?;
