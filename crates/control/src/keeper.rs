@@ -209,7 +209,13 @@ impl Keeper {
         }
         self.trim_in = self.trim_in.saturating_sub(1);
         let entries = self.tenants.values().filter_map(|known| known.entry.as_ref());
-        for entry in entries.filter(|entry| entry.slot.has_versions()) {
+        let loaded: Vec<_> = entries.filter(|entry| entry.slot.has_versions()).collect();
+        let gone = self.shared.room.make(&loaded, &self.shared.tally);
+        if gone > 0 {
+            report::made_room(gone, self.shared.room.most());
+            self.trim_in = TRIM_TICKS;
+        }
+        for entry in &loaded {
             if let Some(after) = entry.may_retire()
                 && entry.slot.retire(after)
             {
@@ -219,6 +225,8 @@ impl Keeper {
             }
             entry.slot.tidy();
         }
+        let left = loaded.iter().filter(|entry| entry.slot.has_versions()).count();
+        self.shared.room.set_loaded(left);
     }
 }
 

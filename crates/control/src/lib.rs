@@ -19,6 +19,7 @@
 //! | `reload` | one such job, from the file to the slot |
 //! | `configure` | a new configuration beside the old one |
 //! | `watch` | which files have changed |
+//! | `room` | how many programs may be loaded at a time |
 //! | `unrest` | when files that change are whole |
 //! | `hook` | other parts of the server that depend on files |
 //! | `prepare` | what becomes of a tenant before anything is served |
@@ -44,6 +45,7 @@ mod prepare;
 mod queue;
 mod reload;
 mod report;
+mod room;
 mod shared;
 mod table;
 mod tally;

@@ -18,6 +18,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 /// What a loader thread does.
 fn run_jobs(shared: &Arc<Shared>) {
     while let Some(entry) = shared.queue.pop() {
+        shared.room.take();
         let has_state = !entry.order().tenant.ephemeral && entry.slot.version().is_some();
         if has_state {
             // A hand-over waits for an exchange to end. No other tenant waits with it.

@@ -89,6 +89,17 @@ pub(crate) fn retired(entry: &Entry, after: Duration) {
     );
 }
 
+/// Programs were let go of before their time.
+pub(crate) fn made_room(programs: usize, most: usize) {
+    tracing::info!(
+        target: CONTROL_TARGET,
+        programs,
+        most,
+        hint = "a larger `vm.max_map_count` (sysctl) has room for more",
+        "let go of until they are used again, to make room for others",
+    );
+}
+
 /// Another configuration serves.
 pub(crate) fn configured(changes: &Changes, restart: &[String], time: Duration) {
     let list = |names: &[String]| (!names.is_empty()).then(|| short(names));

@@ -13,6 +13,7 @@ use crate::{
     configure::{Known, Tenants},
     entry::Entry,
     queue::Queue,
+    room::Room,
     tally::Tally,
 };
 
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     entries: Mutex<HashMap<Arc<str>, Arc<Entry>>>,
     pub(crate) events: Sender<Event>,
     pub(crate) tally: Arc<Tally>,
+    pub(crate) room: Room,
     /// For the slots, which must not keep all of this alive.
     this: Weak<Self>,
 }
@@ -76,6 +78,7 @@ impl Shared {
             entries: Mutex::default(),
             events,
             tally: Arc::default(),
+            room: Room::new(),
             this: this.clone(),
         })
     }

@@ -204,6 +204,11 @@ impl LoadError {
             }
             Self::Boot(fault) => fault.hint(),
             Self::Grant { .. } => Some("check the tenant's `files`"),
+            Self::Engine(EngineError::System { source, .. })
+                if source.kind() == std::io::ErrorKind::OutOfMemory =>
+            {
+                Some("no memory is left, or no mapping: `sysctl vm.max_map_count` limits those")
+            }
             Self::Engine(_) => None,
         }
     }
