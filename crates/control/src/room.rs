@@ -61,12 +61,18 @@ impl Room {
 
     /// One more is to be loaded. Waits a while if there is no room for it.
     pub(crate) fn take(&self) {
+        self.take_within(PATIENCE);
+    }
+
+    /// Whether there was room before the patience was over. It is taken in any case.
+    fn take_within(&self, patience: Duration) -> bool {
         let full = self.most * FULL;
-        let (mut loaded, _) = self
+        let (mut loaded, waited) = self
             .counted
-            .wait_timeout_while(self.loaded(), PATIENCE, |loaded| *loaded >= full)
+            .wait_timeout_while(self.loaded(), patience, |loaded| *loaded >= full)
             .unwrap_or_else(PoisonError::into_inner);
         *loaded += 1;
+        !waited.timed_out()
     }
 
     /// So many are loaded.
@@ -106,12 +112,11 @@ mod tests {
     #[test]
     fn who_finds_no_room_waits_until_there_is() {
         let room = Room::of(1);
-        room.take();
-        room.take();
+        assert_eq!([(); 3].map(|()| room.take_within(Duration::ZERO)), [true, true, false]);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| room.take());
+            let waits = scope.spawn(|| room.take_within(Duration::from_secs(60)));
             room.set_loaded(1);
-            waits.join().unwrap();
+            assert!(waits.join().unwrap());
         });
         assert_eq!(*room.loaded(), 2);
     }
