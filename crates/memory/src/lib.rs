@@ -18,11 +18,13 @@
 //! * Host memory that requests have stopped writing is given back every [`SHRINK_PERIOD`] resets.
 //!
 //! Guest addresses are `u32`: nothing a guest computes can lie outside its own reservation. Host
-//! pointers never leave this crate, except as slices of ranges that were checked.
+//! pointers never leave this crate, except as slices of ranges that were checked, and for
+//! translated code, which makes the same checks itself ([`native`]).
 #![allow(unsafe_code, reason = "maps memory and hands out checked views of it")]
 
 mod freeze;
 mod heap;
+pub mod native;
 mod reservation;
 mod reset;
 mod space;

@@ -27,18 +27,34 @@ impl Reservation {
     /// Reserves `length` bytes (a multiple of the page size) of private zero memory. No memory is
     /// used until a page is written.
     pub(crate) fn new(length: usize) -> io::Result<Self> {
-        let total = length + 2 * GUARD;
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
-        let outer = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::null_mut(),
-                total,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )?
-        };
-        // SAFETY: `GUARD` is less than the length of the mapping.
-        let base = unsafe { outer.cast::<u8>().add(GUARD) };
+        let outer = inaccessible(length + 2 * GUARD)?;
+        // SAFETY: the whole of a mapping just made, which nobody else knows.
+        unsafe { Self::open(outer, length) }
+    }
+
+    /// Two reservations side by side: the base of the second lies [`distance`](Self::distance)
+    /// behind that of the first.
+    pub(crate) fn pair(first: usize, second: usize) -> io::Result<(Self, Self)> {
+        let outer = inaccessible(first + second + 4 * GUARD)?;
+        // SAFETY: the first part of a mapping just made, which nobody else knows.
+        let first_half = unsafe { Self::open(outer, first)? };
+        // SAFETY: the rest of it; it has room for `second` and its guards.
+        let second_half = unsafe { Self::open(outer.add(first + 2 * GUARD), second)? };
+        Ok((first_half, second_half))
+    }
+
+    /// How far apart the bases of a [`pair`](Self::pair) are, when the first has this length.
+    pub(crate) const fn distance(first: usize) -> usize {
+        first + 2 * GUARD
+    }
+
+    /// Makes all but the guards of a range accessible.
+    ///
+    /// # Safety
+    /// `length + 2 * GUARD` bytes from `outer` on are mapped, inaccessible, and the caller's alone.
+    unsafe fn open(outer: *mut u8, length: usize) -> io::Result<Self> {
+        // SAFETY: `GUARD` is less than the length of the range.
+        let base = unsafe { outer.add(GUARD) };
         let this = Self { base, length };
         // SAFETY: the range is inside the mapping just made, which nobody else knows.
         unsafe {
@@ -105,6 +121,20 @@ impl Reservation {
             "range outside the reservation"
         );
     }
+}
+
+/// Maps inaccessible address space.
+fn inaccessible(length: usize) -> io::Result<*mut u8> {
+    // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+    let outer = unsafe {
+        rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            length,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )?
+    };
+    Ok(outer.cast())
 }
 
 impl Drop for Reservation {

@@ -3,10 +3,10 @@
 use std::{io, ops::Range, sync::Arc};
 
 use crate::{
-    PAGE, PAGES, SPACE, Snapshot,
+    PAGE, PAGES, SPACE, Snapshot, native,
     reservation::Reservation,
     table::{
-        ACCESS, Access, EXECUTE, IMAGE, PRIVATE, PageNumber, PageTable, READ, RECENT, WRITE,
+        ACCESS, Access, EXECUTE, IMAGE, PRIVATE, PageNumber, PageTable, READ, READY, RECENT, WRITE,
         WRITTEN,
     },
 };
@@ -50,9 +50,10 @@ const DISCARD_PAGES: usize = 16;
 impl Space {
     /// An empty address space in which at most `limit` bytes can be written.
     pub fn new(limit: u64) -> io::Result<Self> {
+        let (table, memory) = Reservation::pair(native::FIRST_LENGTH, SPACE)?;
         Ok(Self {
-            memory: Reservation::new(SPACE)?,
-            table: PageTable::new()?,
+            memory,
+            table: PageTable::over(table),
             snapshot: None,
             written: Vec::new(),
             private: Vec::new(),
@@ -99,7 +100,7 @@ impl Space {
     #[inline(always)]
     pub fn store<const N: usize>(&mut self, address: u32, bytes: [u8; N]) -> Result<(), Denied> {
         let entry = self.table.get(PageNumber::of(address));
-        if entry & (WRITE | WRITTEN) == WRITE | WRITTEN && within_page::<N>(address) {
+        if entry & READY != 0 && within_page::<N>(address) {
             // SAFETY: all `N` bytes lie in one page of the reservation, which is mapped writable
             // as long as `self` lives, and `&mut self` makes the access exclusive.
             unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().write(bytes) };
@@ -160,6 +161,12 @@ impl Space {
         Ok(unsafe {
             std::slice::from_raw_parts_mut(self.memory.base().add(address as usize), length)
         })
+    }
+
+    /// Whether every page of a range was written already, so that stores to it need nothing else.
+    pub fn is_ready(&self, address: u32, length: usize) -> bool {
+        pages_of(address, length)
+            .is_ok_and(|mut pages| pages.all(|page| self.table.get(page) & READY != 0))
     }
 
     /// Notes that a page is about to be written, whatever the guest may do with it.

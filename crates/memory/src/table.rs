@@ -43,6 +43,9 @@ pub(crate) const IMAGE: u8 = 16;
 pub(crate) const PRIVATE: u8 = 32;
 /// The page was written since the last shrink.
 pub(crate) const RECENT: u8 = 64;
+/// The guest may store to the page, and it was written: a store needs nothing else. Follows from
+/// `WRITE` and `WRITTEN`; a bit of its own makes it one test for translated code.
+pub(crate) const READY: u8 = 128;
 
 /// What the guest may do.
 pub(crate) const ACCESS: u8 = READ | WRITE | EXECUTE;
@@ -57,7 +60,12 @@ impl PageTable {
     pub(crate) const SIZE: usize = PAGES;
 
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { memory: Reservation::new(Self::SIZE)? })
+        Ok(Self::over(Reservation::new(Self::SIZE)?))
+    }
+
+    /// A table at the start of a reservation of at least [`Self::SIZE`] bytes.
+    pub(crate) fn over(memory: Reservation) -> Self {
+        Self { memory }
     }
 
     pub(crate) fn memory(&self) -> &Reservation {
@@ -71,9 +79,11 @@ impl PageTable {
         unsafe { *self.memory.base().add(page.index()) }
     }
 
-    /// Sets the entry of a page.
+    /// Sets the entry of a page. `READY` is set or cleared as the other bits say.
     #[inline(always)]
     pub(crate) fn set(&mut self, page: PageNumber, entry: u8) {
+        let is_ready = entry & (WRITE | WRITTEN) == WRITE | WRITTEN;
+        let entry = entry & !READY | u8::from(is_ready) * READY;
         // SAFETY: as in `get`; `&mut self` makes the access exclusive.
         unsafe { *self.memory.base().add(page.index()) = entry }
     }
