@@ -147,6 +147,15 @@ impl Space {
         Ok(unsafe { std::slice::from_raw_parts(self.memory.base().add(address as usize), length) })
     }
 
+    /// The bytes of pages that were written and that the guest may read but not execute, a page at
+    /// a time: for a look at a program's data.
+    pub fn data_pages(&self) -> impl Iterator<Item = &[u8]> {
+        self.written
+            .iter()
+            .filter(|page| self.table.get(**page) & (READ | EXECUTE) == READ)
+            .map(|page| &self.page_bytes(*page)[..])
+    }
+
     /// The bytes of a range that the guest may write. All its pages count as written.
     pub fn view_mut(&mut self, address: u32, length: usize) -> Result<&mut [u8], Denied> {
         for page in pages_of(address, length)? {

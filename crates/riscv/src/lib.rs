@@ -21,6 +21,7 @@ mod program;
 mod registers;
 mod sandbox;
 mod symbols;
+mod translate;
 mod unwind;
 
 pub use engine::RiscvEngine;

@@ -213,7 +213,7 @@ impl Machine {
             let written = self.memory.0.written_pages() - written;
             bounds.spend(used + written as u64 * WRITE_COST);
             match exit {
-                Exit::Budget => continue,
+                Exit::Budget | Exit::Entry => continue,
                 Exit::MemoryLimit => return Some(Stop::Over(End::Memory)),
                 Exit::Trap { cause: TrapCause::Fetch, address: SIGNAL_RETURN } => {
                     self.process.cpu().begin_signal_return();

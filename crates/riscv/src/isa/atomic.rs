@@ -71,13 +71,13 @@ impl Width for Double {
 
 /// Executes [`op::ATOMIC_W`](super::insn::op::ATOMIC_W).
 #[inline(never)]
-pub(super) fn execute_word(cpu: &mut Cpu, space: &mut Space, insn: Insn) -> Result<(), Exit> {
+pub(crate) fn execute_word(cpu: &mut Cpu, space: &mut Space, insn: Insn) -> Result<(), Exit> {
     execute::<Word>(cpu, space, insn)
 }
 
 /// Executes [`op::ATOMIC_D`](super::insn::op::ATOMIC_D).
 #[inline(never)]
-pub(super) fn execute_double(cpu: &mut Cpu, space: &mut Space, insn: Insn) -> Result<(), Exit> {
+pub(crate) fn execute_double(cpu: &mut Cpu, space: &mut Space, insn: Insn) -> Result<(), Exit> {
     execute::<Double>(cpu, space, insn)
 }
 

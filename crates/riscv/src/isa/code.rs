@@ -53,6 +53,19 @@ impl Code {
             .map(|region| (region.start, &*region.slots))
     }
 
+    /// Whether the instruction at an address stays as it is.
+    pub(crate) fn holds(&self, pc: u64) -> bool {
+        self.region(pc).is_some()
+    }
+
+    /// The first address of code, and the one behind the last.
+    pub(crate) fn span(&self) -> Option<Range<u64>> {
+        let end = |region: &Region| region.start + 2 * region.slots.len() as u64;
+        let regions = self.regions.iter().filter(|region| !region.slots.is_empty());
+        let first = regions.clone().map(|region| region.start).min()?;
+        Some(first..regions.map(end).max()?)
+    }
+
     /// How many instructions are decoded. Looks at every slot, and so makes the host map them.
     #[cfg(test)]
     pub(crate) fn decoded(&self) -> usize {

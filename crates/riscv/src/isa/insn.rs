@@ -13,7 +13,7 @@ pub(crate) const SINK: u32 = 32;
 /// 24..30   rs2
 /// 32..64   immediate, sign-extended; for jumps and branches in halfwords, not in bytes
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Insn(pub(crate) u64);
 
 impl Insn {
@@ -54,7 +54,6 @@ impl Insn {
     }
 
     /// The length in halfwords. (The interpreter knows it from the operation.)
-    #[cfg(test)]
     pub(crate) const fn length(self) -> u64 {
         self.0 >> 14 & 3
     }

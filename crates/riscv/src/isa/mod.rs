@@ -16,12 +16,14 @@ mod cpu;
 mod csr;
 mod decode;
 mod float;
-mod insn;
+pub(crate) mod insn;
 mod run;
 
 pub(crate) use code::Code;
 pub(crate) use cpu::Cpu;
-pub(crate) use run::{Exit, run};
+pub(crate) use atomic::{execute_double, execute_word};
+pub(crate) use float::{Session, execute_in_session};
+pub(crate) use run::{Entries, Exit, fetch, run, run_until};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -39,6 +39,24 @@ pub(crate) enum Exit {
     MemoryLimit,
     /// The budget is used up. The instruction at the pc is the next one.
     Budget,
+    /// The pc is an entry of translated code ([`run_until`]).
+    Entry,
+}
+
+/// Where translated code can be entered.
+pub(crate) trait Entries {
+    /// Whether it can be entered at this address.
+    fn has(&self, pc: u64) -> bool;
+}
+
+/// There is no translated code.
+struct Nowhere;
+
+impl Entries for Nowhere {
+    #[inline(always)]
+    fn has(&self, _pc: u64) -> bool {
+        false
+    }
 }
 
 impl Exit {
@@ -58,7 +76,21 @@ impl Exit {
 /// `space.code_is_pristine()`.
 pub(crate) fn run(cpu: &mut Cpu, space: &mut Space, code: &Code, budget: &mut u64) -> Exit {
     let mut float = float::Session::new();
-    let exit = interpret(cpu, space, code, budget, &mut float);
+    let exit = interpret(cpu, space, code, budget, &mut float, &Nowhere);
+    float.harvest(cpu);
+    exit
+}
+
+/// As [`run`], but also stops after a jump to an entry of translated code.
+pub(crate) fn run_until(
+    cpu: &mut Cpu,
+    space: &mut Space,
+    code: &Code,
+    budget: &mut u64,
+    entries: &impl Entries,
+) -> Exit {
+    let mut float = float::Session::new();
+    let exit = interpret(cpu, space, code, budget, &mut float, entries);
     float.harvest(cpu);
     exit
 }
@@ -117,6 +149,7 @@ fn interpret(
     code: &Code,
     budget: &mut u64,
     float: &mut float::Session,
+    entries: &impl Entries,
 ) -> Exit {
     let start = *budget;
     let mut left = start;
@@ -205,11 +238,20 @@ fn interpret(
                 }
             }};
         }
+        /// Goes on at another place.
+        macro_rules! jump {
+            () => {{
+                if entries.has(base.wrapping_add(index << 1)) {
+                    break Exit::Entry;
+                }
+                continue;
+            }};
+        }
         macro_rules! branch {
             ($taken:expr) => {
                 if $taken {
                     index = index.wrapping_add(imm!());
-                    continue;
+                    jump!()
                 }
             };
         }
@@ -235,13 +277,13 @@ fn interpret(
                 JAL C_JAL => {
                     link!(LENGTH);
                     index = index.wrapping_add(imm!());
-                    continue;
+                    jump!()
                 }
                 JALR C_JALR => {
                     let target = s1!().wrapping_add(imm!());
                     link!(LENGTH);
                     index = target.wrapping_sub(base) >> 1;
-                    continue;
+                    jump!()
                 }
                 EBREAK C_EBREAK => { trap!(Breakpoint) }
             }
@@ -424,7 +466,7 @@ fn locate<'a>(
 }
 
 /// Fetches and decodes the instruction at an address.
-fn fetch(pc: u64, space: &Space) -> Option<Insn> {
+pub(crate) fn fetch(pc: u64, space: &Space) -> Option<Insn> {
     let first = space.fetch(u32::try_from(pc).ok()?).ok()?;
     if is_short(first) {
         return Some(decode16(first));

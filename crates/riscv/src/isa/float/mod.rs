@@ -25,34 +25,35 @@ use self::{
 };
 use super::{
     cpu::Cpu,
-    insn::{FloatFields, FloatFunction, Insn},
+    insn::{FloatFields, FloatFunction, Insn, op},
 };
 
 /// The instruction rounds dynamically, and `frm` holds a reserved mode.
-pub(super) struct ReservedRounding;
+pub(crate) struct ReservedRounding;
 
 /// Floating point during one [`super::run`]. While it is open, the host's floating-point unit
 /// accrues the guest's exceptions: no code but the guest's may compute in it.
-pub(super) struct Session {
+pub(crate) struct Session {
     /// Set from the first floating-point instruction on.
     open: Option<host::Saved>,
 }
 
 impl Session {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { open: None }
     }
 
     /// Adds what has accrued in the host to `cpu.fflags`, and closes the session.
     #[inline]
-    pub(super) fn harvest(&mut self, cpu: &mut Cpu) {
+    pub(crate) fn harvest(&mut self, cpu: &mut Cpu) {
         if let Some(saved) = self.open.take() {
             cpu.fflags |= host::stop(saved);
         }
     }
 
+    /// Opens the session, if it is not: from here on the host accrues exceptions.
     #[inline]
-    fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         if self.open.is_none() {
             self.open = Some(host::start());
         }
@@ -69,6 +70,15 @@ impl Session {
     #[inline(never)]
     pub(super) fn double(&mut self, cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
         self.open();
+        execute::<Double, Single>(cpu, insn)
+    }
+}
+
+/// Executes a floating-point instruction of either format in a session that is open.
+pub(crate) fn execute_in_session(cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
+    if insn.op() == op::FLOAT_S {
+        execute::<Single, Double>(cpu, insn)
+    } else {
         execute::<Double, Single>(cpu, insn)
     }
 }

@@ -1,21 +1,21 @@
 //! Tests of the instruction set.
 
 mod decode;
-mod differential;
+pub(crate) mod differential;
 mod run;
-mod speed;
+pub(crate) mod speed;
 
 use sandtide_memory::{Access, Space};
 
 use super::{Code, Cpu};
 
 /// Where test code lies.
-const CODE: u32 = 0x10000;
+pub(crate) const CODE: u32 = 0x10000;
 /// Where test data lies.
-const DATA: u32 = 0x400_0000;
+pub(crate) const DATA: u32 = 0x400_0000;
 
 /// A guest with code and data, at the start of its code.
-fn guest(words: &[u32], data: &[u8]) -> (Cpu, Space, Code) {
+pub(crate) fn guest(words: &[u32], data: &[u8]) -> (Cpu, Space, Code) {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let whole_pages = |length: usize| length.next_multiple_of(4096) as u64;
     let mut space = Space::new(256 << 20).unwrap();

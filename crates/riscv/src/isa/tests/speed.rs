@@ -18,7 +18,7 @@ use crate::isa::{Exit, run};
 ///     }
 /// ```
 /// x10 is `data`, x11 its end, x12 `table`, x13 the factor, x14 the first hash.
-const HASH: &[u32] = &[
+pub(crate) const HASH: &[u32] = &[
     0x0005_0293, // mv    x5, x10
     0x0007_0313, // mv    x6, x14
     0x0002_c383, // lbu   x7, (x5)
@@ -36,7 +36,7 @@ const HASH: &[u32] = &[
 ];
 
 /// The same for floating point: `s = fma(x, y, s); x = x * y + x; y = y - x / s`.
-const FLOAT: &[u32] = &[
+pub(crate) const FLOAT: &[u32] = &[
     0x1a20_f1c3, // fmadd.d f3, f1, f2, f3
     0x1220_f253, // fmul.d  f4, f1, f2
     0x0212_70d3, // fadd.d  f1, f4, f1
@@ -46,7 +46,7 @@ const FLOAT: &[u32] = &[
 ];
 
 /// How long this thread has run, in nanoseconds. Not wall time: others may use this machine too.
-fn cpu_time() -> u64 {
+pub(crate) fn cpu_time() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     status.split(' ').next().unwrap().parse().unwrap()
 }

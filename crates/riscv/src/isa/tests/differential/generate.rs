@@ -16,7 +16,7 @@ use crate::isa::{
 
 /// What kind of instructions a program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     Integer,
     Compressed,
     Memory,
@@ -26,11 +26,11 @@ pub(super) enum Class {
 }
 
 /// Registers and code.
-pub(super) struct Case {
-    pub(super) x: [u64; 32],
-    pub(super) f: [u64; 32],
-    pub(super) fcsr: u64,
-    pub(super) scratch: Vec<u8>,
+pub(crate) struct Case {
+    pub(crate) x: [u64; 32],
+    pub(crate) f: [u64; 32],
+    pub(crate) fcsr: u64,
+    pub(crate) scratch: Vec<u8>,
     code: Vec<u16>,
 }
 
@@ -44,14 +44,14 @@ impl Case {
     }
 
     /// The code, filled up with `c.nop`.
-    pub(super) fn words(&self) -> Vec<u32> {
+    pub(crate) fn words(&self) -> Vec<u32> {
         let pair =
             |pair: &[u16]| u32::from(pair[0]) | u32::from(pair.get(1).copied().unwrap_or(1)) << 16;
         self.code.chunks(2).map(pair).collect()
     }
 
     /// The code, decoded.
-    pub(super) fn instructions(&self) -> Vec<Insn> {
+    pub(crate) fn instructions(&self) -> Vec<Insn> {
         let (mut rest, mut instructions) = (&*self.code, Vec::new());
         loop {
             rest = match rest {
@@ -74,17 +74,17 @@ impl Case {
 const LENGTH: usize = 24;
 
 /// Makes cases.
-pub(super) struct Generator {
+pub(crate) struct Generator {
     random: StdRng,
     class: Class,
 }
 
 impl Generator {
-    pub(super) fn new(random: StdRng, class: Class) -> Self {
+    pub(crate) fn new(random: StdRng, class: Class) -> Self {
         Self { random, class }
     }
 
-    pub(super) fn case(&mut self) -> Case {
+    pub(crate) fn case(&mut self) -> Case {
         let mut case = Case {
             x: std::array::from_fn(|_| self.integer()),
             f: std::array::from_fn(|_| self.float()),

@@ -15,24 +15,24 @@ use super::{
 };
 
 /// The size of a case's block.
-pub(super) const BLOCK: usize = 1568;
+pub(crate) const BLOCK: usize = 1568;
 const AFTER: usize = 528;
 /// The scratch memory's offset in a block.
-pub(super) const SCRATCH: usize = 1056;
+pub(crate) const SCRATCH: usize = 1056;
 /// The register that points to the block.
-pub(super) const BLOCK_POINTER: u32 = 3;
+pub(crate) const BLOCK_POINTER: u32 = 3;
 /// The registers that point to the scratch memory.
-pub(super) const POINTERS: [u32; 3] = [2, 4, 8];
+pub(crate) const POINTERS: [u32; 3] = [2, 4, 8];
 
 /// Cases made into a program.
-pub(super) struct Program {
+pub(crate) struct Program {
     cases: Vec<Case>,
-    pub(super) words: Vec<u32>,
-    pub(super) data: Vec<u8>,
+    pub(crate) words: Vec<u32>,
+    pub(crate) data: Vec<u8>,
 }
 
 impl Program {
-    pub(super) fn new(cases: Vec<Case>) -> Self {
+    pub(crate) fn new(cases: Vec<Case>) -> Self {
         let (mut words, mut data) = (Vec::new(), Vec::new());
         for (number, case) in cases.iter().enumerate() {
             let block = DATA + (number * BLOCK) as u32;
@@ -62,7 +62,7 @@ impl Program {
     }
 
     /// A static ELF file with one segment for the code and one for the data.
-    pub(super) fn elf(&self) -> Vec<u8> {
+    pub(crate) fn elf(&self) -> Vec<u8> {
         let code: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let data_offset = (0x1000 + code.len()).next_multiple_of(0x1000);
         let mut file = b"\x7fELF\x02\x01\x01".to_vec();
@@ -90,7 +90,7 @@ impl Program {
     }
 
     /// The words around a pc, for messages.
-    pub(super) fn around(&self, pc: u64) -> String {
+    pub(crate) fn around(&self, pc: u64) -> String {
         let index = (pc.wrapping_sub(u64::from(CODE)) / 4) as usize;
         format!("{:08x?}", self.words.get(index.saturating_sub(4)..index + 2))
     }
@@ -132,7 +132,7 @@ fn store(opcode: u32, rs2: u32, offset: u32) -> u32 {
 }
 
 /// What differs between two results of a case.
-pub(super) fn describe(program: &Program, number: usize, here: &[u8], qemu: &[u8]) -> String {
+pub(crate) fn describe(program: &Program, number: usize, here: &[u8], qemu: &[u8]) -> String {
     let case = &program.cases[number];
     let mut text = String::new();
     let _ = writeln!(text, "code {:08x?} fcsr {:#x}", case.words(), case.fcsr);

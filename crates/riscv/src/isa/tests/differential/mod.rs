@@ -6,8 +6,8 @@
 //! are run directly, and the two outputs are compared.
 
 mod encodings;
-mod generate;
-mod image;
+pub(crate) mod generate;
+pub(crate) mod image;
 
 use std::{collections::BTreeSet, env, fs, io::Write, os::unix::fs::PermissionsExt, process};
 

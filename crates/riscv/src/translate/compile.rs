@@ -1,0 +1,223 @@
+//! From regions to host code: Cranelift's settings, and linking.
+
+use std::sync::Arc;
+
+use cranelift_codegen::{
+    Context, FinalizedRelocTarget,
+    binemit::Reloc,
+    control::ControlPlane,
+    ir::{
+        AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types,
+    },
+    isa::{CallConv, TargetIsa},
+    settings::{self, Configurable},
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::{
+    discover::Region,
+    frame,
+    lower::{Surroundings, THERE, lower, signature},
+    plan::{PASSED, Plan},
+};
+
+/// The most host stack that a host function may need.
+pub(super) const LARGEST_FRAME: u32 = 32 << 10;
+
+/// A host function that is compiled, but not linked.
+struct Compiled {
+    offset: usize,
+    relocations: Vec<(usize, u32, i64)>,
+}
+
+/// Compiles regions one after the other.
+pub(super) struct Compiler {
+    isa: Arc<dyn TargetIsa>,
+    context: Context,
+    builder: FunctionBuilderContext,
+    code: Vec<u8>,
+    /// By number. `None`: it could not be compiled.
+    functions: Vec<Option<Compiled>>,
+}
+
+impl Compiler {
+    /// For this host. `None` if it has no back end, or one for which this translator was not made.
+    pub(super) fn new() -> Option<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return None;
+        }
+        let mut flags = settings::builder();
+        for (name, value) in [
+            // Without it, operations stay where they are: floating-point exceptions accrue in
+            // order, and not at all for what does not run.
+            ("opt_level", "none"),
+            ("enable_pinned_reg", "true"),
+            ("preserve_frame_pointers", "true"),
+            ("enable_probestack", "false"),
+            ("unwind_info", "false"),
+            ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+        ] {
+            flags.set(name, value).ok()?;
+        }
+        let isa = cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()?;
+        let mut this = Self {
+            isa,
+            context: Context::new(),
+            builder: FunctionBuilderContext::new(),
+            code: Vec::new(),
+            functions: Vec::new(),
+        };
+        let trampoline = this.trampoline();
+        let _ = this.compile(trampoline)?;
+        Some(this)
+    }
+
+    /// How many bytes of code there are.
+    pub(super) fn bytes(&self) -> usize {
+        self.code.len()
+    }
+
+    /// Compiles a region, whose number is the next one.
+    pub(super) fn region(&mut self, region: &Region, plan: &Plan, around: &Surroundings<'_>) {
+        let number = self.functions.len() as u32;
+        let function = lower(region, plan, number, around, &mut self.builder);
+        let compiled = self.compile(function);
+        self.functions.push(compiled);
+    }
+
+    /// The host code as text, for a look at it.
+    #[cfg(test)]
+    pub(super) fn show(
+        &mut self,
+        region: &Region,
+        plan: &Plan,
+        around: &Surroundings<'_>,
+    ) -> (String, String) {
+        let function = lower(region, plan, 0, around, &mut self.builder);
+        let clif = function.display().to_string();
+        let mut context = Context::for_function(function);
+        context.set_disasm(true);
+        let code = context.compile(&*self.isa, &mut ControlPlane::default()).unwrap();
+        (clif, code.vcode.clone().unwrap())
+    }
+
+    fn compile(&mut self, function: Function) -> Option<Compiled> {
+        self.context.clear();
+        self.context.func = function;
+        let result = self.context.compile(&*self.isa, &mut ControlPlane::default());
+        let compiled = match result {
+            Ok(compiled) => compiled,
+            Err(error) => {
+                debug_assert!(false, "a region does not compile: {:?}", error.inner);
+                return None;
+            }
+        };
+        let frame = compiled.buffer.frame_layout();
+        if frame.is_none_or(|frame| frame.frame_to_fp_offset > LARGEST_FRAME) {
+            return None;
+        }
+        self.code.resize(self.code.len().next_multiple_of(16), 0xcc);
+        let offset = self.code.len();
+        let mut relocations = Vec::new();
+        for relocation in compiled.buffer.relocs() {
+            let FinalizedRelocTarget::ExternalName(
+                cranelift_codegen::ir::ExternalName::User(name),
+            ) = &relocation.target
+            else {
+                debug_assert!(false, "an unexpected relocation: {relocation:?}");
+                return None;
+            };
+            if !matches!(relocation.kind, Reloc::X86CallPCRel4) {
+                debug_assert!(false, "an unexpected relocation: {relocation:?}");
+                return None;
+            }
+            relocations.push((offset + relocation.offset as usize, *name, relocation.addend));
+        }
+        self.code.extend_from_slice(compiled.buffer.data());
+        let names = self.context.func.params.user_named_funcs();
+        let relocations = relocations
+            .into_iter()
+            .map(|(at, name, addend)| (at, names[name].index, addend))
+            .collect();
+        Some(Compiled { offset, relocations })
+    }
+
+    /// Links everything. `starts` are the addresses of all regions by number, also of those that
+    /// were not compiled. Gives the code, which starts with the trampoline, and the offset of each
+    /// function by number; `None` if the host cannot have the code.
+    pub(super) fn finish(mut self, starts: &[u64]) -> Option<(Vec<u8>, Vec<Option<usize>>)> {
+        self.functions.resize_with(starts.len(), || None);
+        let offsets: Vec<_> =
+            self.functions.iter().map(|function| Some(function.as_ref()?.offset)).collect();
+        // What stands in for a function that is not there returns to where it was called from,
+        // and the dispatcher goes on where the guest is then.
+        let mut linked = Vec::new();
+        for (offset, start) in offsets.iter().zip(starts) {
+            linked.push(match offset {
+                Some(offset) => *offset,
+                None => {
+                    let absent = self.absent(*start);
+                    self.compile(absent)?.offset
+                }
+            });
+        }
+        for function in self.functions.iter().flatten() {
+            for (at, target, addend) in &function.relocations {
+                let value = linked[*target as usize] as i64 + addend - *at as i64;
+                let value = i32::try_from(value).ok()?;
+                self.code[*at..*at + 4].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        Some((self.code, offsets))
+    }
+
+    /// A function that only says where the guest goes on.
+    fn absent(&mut self, pc: u64) -> Function {
+        let mut function = Function::with_name_signature(UserFuncName::user(1, 1), signature());
+        let mut builder = FunctionBuilder::new(&mut function, &mut self.builder);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let next = builder.ins().iconst(types::I64, pc as i64);
+        let results: Vec<_> =
+            std::iter::once(next).chain(builder.block_params(block).iter().copied()).collect();
+        builder.ins().return_(&results);
+        builder.finalize();
+        function
+    }
+
+    /// A function in the host's own convention that calls one in ours.
+    fn trampoline(&mut self) -> Function {
+        let mut own = Signature::new(CallConv::SystemV);
+        own.params.extend([AbiParam::new(types::I64); 3]);
+        own.returns.push(AbiParam::new(types::I64));
+        let mut function = Function::with_name_signature(UserFuncName::user(1, 0), own);
+        let mut builder = FunctionBuilder::new(&mut function, &mut self.builder);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let parameters = builder.block_params(block).to_vec();
+        let [base, target, left] = parameters[..] else { return Function::new() };
+        let saved = builder.ins().get_pinned_reg(types::I64);
+        builder.ins().set_pinned_reg(base);
+        let mut arguments = vec![left];
+        for register in PASSED {
+            let offset = frame::register(register);
+            arguments.push(builder.ins().load(types::I64, THERE, base, offset));
+        }
+        let passing = builder.import_signature(signature());
+        let call = builder.ins().call_indirect(passing, target, &arguments);
+        let results = builder.inst_results(call).to_vec();
+        let base = builder.ins().get_pinned_reg(types::I64);
+        builder.ins().set_pinned_reg(saved);
+        builder.ins().store(MemFlags::trusted(), results[1], base, frame::LEFT);
+        for (register, value) in PASSED.iter().zip(&results[2..]) {
+            builder.ins().store(MemFlags::trusted(), *value, base, frame::register(*register));
+        }
+        builder.ins().return_(&results[..1]);
+        builder.finalize();
+        function
+    }
+}

@@ -1,0 +1,87 @@
+//! Host code in memory, and the way into it.
+#![allow(unsafe_code, reason = "maps executable memory and calls what was put there")]
+
+use std::{ffi::c_void, io, ptr};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use sandtide_memory::{Space, native::FRAME_BELOW};
+
+use super::frame::Frame;
+
+/// Host code. While it is written it cannot be executed, and after that not be written.
+#[derive(Debug)]
+pub(super) struct NativeCode {
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is only read and executed.
+unsafe impl Send for NativeCode {}
+// SAFETY: as above.
+unsafe impl Sync for NativeCode {}
+
+/// How the trampoline is called: the base, a host function, the budget.
+type Trampoline = unsafe extern "C" fn(*mut u8, usize, i64) -> u64;
+
+impl NativeCode {
+    /// Puts code into memory of its own. It must not depend on where it lies.
+    pub(super) fn new(code: &[u8]) -> io::Result<Self> {
+        let length = code.len().max(1).next_multiple_of(4096);
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let this = Self { base: base.cast(), length };
+        // SAFETY: `length` is at least that of the code, and nobody else knows the mapping.
+        unsafe { ptr::copy_nonoverlapping(code.as_ptr(), this.base, code.len()) };
+        // SAFETY: the whole mapping, which is ours alone.
+        unsafe {
+            rustix::mm::mprotect(base, length, MprotectFlags::READ | MprotectFlags::EXEC)?;
+        }
+        Ok(this)
+    }
+
+    /// The host address of an offset.
+    pub(super) fn address(&self, offset: usize) -> usize {
+        debug_assert!(offset < self.length);
+        self.base as usize + offset
+    }
+
+    /// Runs translated code through the trampoline at the start of the code, until it comes back.
+    /// The frame of the space must be filled in, with registers that belong to the entry.
+    ///
+    /// # Safety
+    /// This code starts with a trampoline as [`super::compile`] makes it; `function` is the
+    /// address of one of its other functions, whose entry the frame names.
+    pub(super) unsafe fn enter(&self, base: *mut u8, function: usize, left: i64) -> u64 {
+        // SAFETY: the mapping starts with a function of this type, which was translated for this
+        // convention, and stays as long as `self` lives.
+        unsafe {
+            let trampoline =
+                std::mem::transmute::<*const c_void, Trampoline>(self.base.cast_const().cast());
+            trampoline(base, function, left)
+        }
+    }
+}
+
+impl Drop for NativeCode {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping is ours; whoever could run it holds a reference to `self`.
+        let result = unsafe { rustix::mm::munmap(self.base.cast(), self.length) };
+        debug_assert!(result.is_ok(), "munmap of code: {result:?}");
+    }
+}
+
+/// The frame of a space, and its base.
+///
+/// The pointer is good as long as the space lives and is not moved.
+pub(super) fn frame_of(space: &mut Space) -> (*mut Frame, *mut u8) {
+    let base = space.base().as_ptr();
+    // SAFETY: the frame lies at this distance below the base, in the same mapping.
+    (unsafe { base.sub(FRAME_BELOW).cast() }, base)
+}

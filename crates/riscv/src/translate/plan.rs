@@ -1,0 +1,273 @@
+//! What a region's translation has to know about each block before the first is translated.
+
+use std::collections::HashMap;
+
+use super::{
+    discover::{Block, End, Region},
+    registers::{Registers, effects},
+};
+
+/// The registers that host functions pass to each other in host registers: `sp`, `a0` to `a3`.
+/// They are never stored to the frame by translated code.
+pub(super) const PASSED: [usize; 5] = [2, 10, 11, 12, 13];
+
+/// The same as a set.
+pub(super) const PASSED_SET: Registers = {
+    let mut set = Registers::NONE;
+    let mut index = 0;
+    while index < PASSED.len() {
+        set = set.and(Registers::x(PASSED[index]));
+        index += 1;
+    }
+    set
+};
+
+/// From one look at the budget to the next there are at most about this many instructions.
+const LONGEST_PATH: u64 = 192;
+
+/// What is known about a block.
+#[derive(Debug, Default, Clone)]
+pub(super) struct BlockPlan {
+    /// The blocks of the region that may follow, without a call in between.
+    pub(super) successors: Vec<usize>,
+    /// How many blocks have it as a successor.
+    pub(super) predecessors: usize,
+    /// The block behind the call that the block ends with.
+    pub(super) back: Option<usize>,
+    /// The budget is looked at before it.
+    pub(super) is_checked: bool,
+    /// Host code can be entered there; its number in the region.
+    pub(super) entry: Option<usize>,
+    /// The most instructions that retire from its start on before the budget is looked at again.
+    pub(super) path: u64,
+    /// Registers that may differ from the frame at its start.
+    pub(super) dirty: Registers,
+    /// Registers that it or its successors may need from before.
+    pub(super) needed: Registers,
+}
+
+/// The plan of a region.
+pub(super) struct Plan {
+    pub(super) blocks: Vec<BlockPlan>,
+    /// In which order the blocks are translated: each before those that only it leads to.
+    pub(super) order: Vec<usize>,
+    /// The blocks that have entries, by number.
+    pub(super) entries: Vec<usize>,
+    by_pc: HashMap<u64, usize>,
+}
+
+impl Plan {
+    pub(super) fn new(region: &Region) -> Self {
+        let by_pc: HashMap<u64, usize> =
+            region.blocks.iter().enumerate().map(|(index, block)| (block.pc, index)).collect();
+        let mut this = Self {
+            blocks: vec![BlockPlan::default(); region.blocks.len()],
+            order: Vec::new(),
+            entries: Vec::new(),
+            by_pc,
+        };
+        this.connect(region);
+        let position = this.sort();
+        this.find_checks(region, &position);
+        this.find_entries(region);
+        this.find_dirty(region);
+        this.find_needed(region);
+        this
+    }
+
+    /// The block that starts at an address.
+    pub(super) fn at(&self, pc: u64) -> Option<usize> {
+        self.by_pc.get(&pc).copied()
+    }
+
+    fn connect(&mut self, region: &Region) {
+        for (index, block) in region.blocks.iter().enumerate() {
+            let mut successors: Vec<usize> = match &block.end {
+                End::Jump(pc) => self.at(*pc).into_iter().collect(),
+                End::Branch { taken, next } => {
+                    self.at(*taken).into_iter().chain(self.at(*next)).collect()
+                }
+                End::JumpRegister { targets } => {
+                    targets.iter().filter_map(|pc| self.at(*pc)).collect()
+                }
+                End::Call { .. } | End::CallRegister { .. } => Vec::new(),
+                End::Return | End::Leave { .. } => Vec::new(),
+            };
+            successors.sort_unstable();
+            successors.dedup();
+            for successor in &successors {
+                self.blocks[*successor].predecessors += 1;
+            }
+            self.blocks[index].successors = successors;
+            self.blocks[index].back = match &block.end {
+                End::Call { back, .. } | End::CallRegister { back } => self.at(*back),
+                End::Leave { next: Some(next), .. } => self.at(*next),
+                _ => None,
+            };
+        }
+    }
+
+    /// Sorts the blocks in reverse postorder, and tells the position of each.
+    fn sort(&mut self) -> Vec<usize> {
+        let mut postorder = Vec::new();
+        let mut seen = vec![false; self.blocks.len()];
+        let mut stack = Vec::new();
+        for root in 0..self.blocks.len() {
+            if std::mem::replace(&mut seen[root], true) {
+                continue;
+            }
+            stack.push((root, 0));
+            while let Some((index, next)) = stack.last_mut() {
+                let plan = &self.blocks[*index];
+                let follower = plan.successors.iter().copied().chain(plan.back).nth(*next);
+                *next += 1;
+                match follower {
+                    Some(follower) if !std::mem::replace(&mut seen[follower], true) => {
+                        stack.push((follower, 0));
+                    }
+                    Some(_) => {}
+                    None => {
+                        postorder.push(*index);
+                        stack.pop();
+                    }
+                }
+            }
+        }
+        self.order = postorder.into_iter().rev().collect();
+        let mut position = vec![0; self.order.len()];
+        for (number, index) in self.order.iter().enumerate() {
+            position[*index] = number;
+        }
+        position
+    }
+
+    /// The budget is looked at in front of the heads of loops, and on the way where it gets long.
+    fn find_checks(&mut self, region: &Region, position: &[usize]) {
+        for index in 0..self.blocks.len() {
+            for successor in self.blocks[index].successors.clone() {
+                if position[successor] <= position[index] {
+                    self.blocks[successor].is_checked = true;
+                }
+            }
+        }
+        for &index in self.order.clone().iter().rev() {
+            let own = region.blocks[index].instructions.len() as u64;
+            let mut longest = 0;
+            for successor in self.blocks[index].successors.clone() {
+                let follower = &mut self.blocks[successor];
+                if !follower.is_checked && own + follower.path > LONGEST_PATH {
+                    follower.is_checked = true;
+                }
+                if !follower.is_checked {
+                    longest = longest.max(follower.path);
+                }
+            }
+            self.blocks[index].path = own + longest;
+        }
+        // A block may have become checked behind the back of one that counted it before.
+        for &index in self.order.iter().rev() {
+            let own = region.blocks[index].instructions.len() as u64;
+            let followers = self.blocks[index].successors.iter().map(|index| &self.blocks[*index]);
+            let longest = followers.filter(|plan| !plan.is_checked).map(|plan| plan.path).max();
+            self.blocks[index].path = own + longest.unwrap_or(0);
+        }
+    }
+
+    /// Where the dispatcher or a jump may come in: the start, wherever translated code may leave
+    /// with nothing but the budget in the way, and behind calls.
+    fn find_entries(&mut self, region: &Region) {
+        let mut is_entry = vec![false; self.blocks.len()];
+        is_entry[0] = true;
+        for (index, block) in region.blocks.iter().enumerate() {
+            is_entry[index] |= self.blocks[index].is_checked;
+            if let Some(back) = self.blocks[index].back {
+                is_entry[back] = true;
+            }
+            if let End::JumpRegister { .. } = block.end {
+                for successor in &self.blocks[index].successors {
+                    is_entry[*successor] = true;
+                }
+            }
+        }
+        self.entries = (0..self.blocks.len()).filter(|index| is_entry[*index]).collect();
+        for (number, index) in self.entries.iter().enumerate() {
+            self.blocks[*index].entry = Some(number);
+        }
+    }
+
+    /// Every entry starts clean; calls store everything.
+    fn find_dirty(&mut self, region: &Region) {
+        let written: Vec<Registers> = region
+            .blocks
+            .iter()
+            .map(|block| {
+                let all = block.instructions.iter().map(|insn| effects(*insn).writes);
+                all.fold(Registers::NONE, Registers::and).without(PASSED_SET)
+            })
+            .collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &index in &self.order {
+                let out = self.blocks[index].dirty.and(written[index]);
+                for successor in self.blocks[index].successors.clone() {
+                    let dirty = &mut self.blocks[successor].dirty;
+                    let all = dirty.and(out);
+                    changed |= all != *dirty;
+                    *dirty = all;
+                }
+            }
+        }
+    }
+
+    fn find_needed(&mut self, region: &Region) {
+        // What each block needs itself, and what it sets.
+        let own: Vec<(Registers, Registers)> = region
+            .blocks
+            .iter()
+            .zip(&self.blocks)
+            .map(|(block, plan)| needs(block, plan))
+            .collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &index in self.order.iter().rev() {
+                let after = self.blocks[index]
+                    .successors
+                    .iter()
+                    .map(|successor| self.blocks[*successor].needed)
+                    .fold(Registers::NONE, Registers::and);
+                let (needs, sets) = own[index];
+                let needed = needs.and(after.without(sets));
+                changed |= needed != self.blocks[index].needed;
+                self.blocks[index].needed = needed;
+            }
+        }
+    }
+}
+
+fn needs(block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
+    let (mut needs, mut sets) = (Registers::NONE, Registers::NONE);
+    let leaving = plan.dirty.and(PASSED_SET);
+    if plan.is_checked {
+        needs = needs.and(leaving);
+    }
+    for insn in &block.instructions {
+        let effects = effects(*insn);
+        needs = needs.and(effects.reads.without(sets));
+        if effects.may_leave {
+            needs = needs.and(leaving.without(sets));
+        }
+        sets = sets.and(effects.writes);
+    }
+    // Whatever leaves the region, by its end or by a branch to elsewhere, takes everything along.
+    let stays = matches!(block.end, End::Jump(_) | End::Branch { .. });
+    let ways = match &block.end {
+        End::Branch { taken, next } if taken != next => 2,
+        _ => 1,
+    };
+    if !stays || plan.successors.len() < ways {
+        needs = needs.and(leaving.without(sets));
+    }
+    (needs, sets)
+}

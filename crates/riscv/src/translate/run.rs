@@ -1,0 +1,91 @@
+//! The dispatcher: runs a thread in host code where there is some, and interprets the rest.
+#![allow(unsafe_code, reason = "fills in the frame, and enters host code")]
+
+use sandtide_memory::Space;
+
+use super::{
+    Translation,
+    frame::{Frame, leave},
+    helpers, native,
+    table::Entry,
+};
+use crate::isa::{Code, Cpu, Exit, Session, run, run_until};
+
+/// Host stack that translated code may use, besides what its last function needs.
+const STACK: u64 = 256 << 10;
+
+/// As [`isa::run`](crate::isa::run), with the same results: the same registers, memory, exits and
+/// counts.
+pub(crate) fn run_translated(
+    translation: Option<&Translation>,
+    cpu: &mut Cpu,
+    space: &mut Space,
+    code: &Code,
+    budget: &mut u64,
+) -> Exit {
+    let Some(translation) = translation else { return run(cpu, space, code, budget) };
+    loop {
+        // Translated code rounds to nearest, and is that of the file.
+        if cpu.frm != 0 || !space.code_is_pristine() {
+            return run(cpu, space, code, budget);
+        }
+        if let Some(entry) = translation.entries.at(cpu.pc) {
+            match translation.enter(entry, cpu, space, budget) {
+                leave::BUDGET => return run(cpu, space, code, budget),
+                leave::INTERPRET => {}
+                // Somewhere else, or with the host's stack used up: again from here.
+                _ => continue,
+            }
+        }
+        match run_until(cpu, space, code, budget, &translation.entries) {
+            Exit::Entry => {}
+            exit => return exit,
+        }
+    }
+}
+
+impl Translation {
+    /// Enters host code, and brings registers and budget up to date when it comes back. Tells why.
+    fn enter(&self, entry: Entry, cpu: &mut Cpu, space: &mut Space, budget: &mut u64) -> u64 {
+        let granted = (*budget).min(i64::MAX as u64) as i64;
+        let marker = 0u8;
+        let (frame, base) = native::frame_of(space);
+        let cpu: *mut Cpu = cpu;
+        let space: *mut Space = space;
+        let mut session = Session::new();
+        session.open();
+        // SAFETY: the frame is part of the space, which lives and is ours alone; it is aligned to
+        // a page. `cpu` and `space` come from exclusive references that are not used until the
+        // call is over, other than by helpers.
+        let next = unsafe {
+            let Frame { x, f, .. } = &mut *frame;
+            x.copy_from_slice(&(&(*cpu).x)[..32]);
+            *f = (*cpu).f;
+            (*frame).left = granted;
+            (*frame).resume = entry.resume;
+            (*frame).stack_limit = (&raw const marker as u64).saturating_sub(STACK);
+            (*frame).numbers = self.entries.numbers.as_ptr();
+            (*frame).entries = self.entries.entries.as_ptr();
+            (*frame).space = space;
+            (*frame).cpu = cpu;
+            (*frame).helpers = helpers::addresses();
+            let left = if entry.resume == 0 { granted } else { -1 };
+            self.code.enter(base, entry.function, left)
+        };
+        // SAFETY: as above; the call is over.
+        let (cpu, frame) = unsafe { (&mut *cpu, &mut *frame) };
+        session.harvest(cpu);
+        cpu.x[..32].copy_from_slice(&frame.x);
+        cpu.f = frame.f;
+        let left = frame.left.max(0);
+        let retired = (granted - left) as u64;
+        *budget -= retired;
+        cpu.instret = cpu.instret.wrapping_add(retired);
+        cpu.pc = next & !leave::MASK;
+        if next & 1 == 0 {
+            cpu.pc = next;
+            return 0;
+        }
+        next & leave::MASK
+    }
+}

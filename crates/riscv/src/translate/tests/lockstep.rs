@@ -1,0 +1,135 @@
+//! The interpreter and the translator, side by side, on generated instructions.
+
+use rand::{SeedableRng, rngs::StdRng};
+use sandtide_memory::Space;
+
+use super::translated;
+use crate::{
+    isa::{
+        Code, Cpu, Exit, run,
+        tests::{
+            CODE, DATA,
+            differential::{
+                generate::{Class, Generator},
+                image::Program,
+            },
+            guest,
+        },
+    },
+    translate::{Translation, run_translated},
+};
+
+/// Two guests that do the same.
+pub(super) struct Pair {
+    reference: (Cpu, Space),
+    translated: (Cpu, Space),
+    code: Code,
+    pub(super) translation: Translation,
+}
+
+impl Pair {
+    pub(super) fn new(words: &[u32], data: &[u8]) -> Self {
+        let (cpu, space, code) = guest(words, data);
+        let (other_cpu, other_space, _) = guest(words, data);
+        let translation = translated(&space, &code, &[]);
+        Self { reference: (cpu, space), translated: (other_cpu, other_space), code, translation }
+    }
+
+    /// Changes both in the same way.
+    pub(super) fn prepare(&mut self, change: impl Fn(&mut Cpu, &mut Space)) {
+        change(&mut self.reference.0, &mut self.reference.1);
+        change(&mut self.translated.0, &mut self.translated.1);
+    }
+
+    /// Runs both, and compares everything.
+    pub(super) fn run(&mut self, budget: u64) -> Exit {
+        let (cpu, space) = &mut self.reference;
+        let mut left = budget;
+        let expected = run(cpu, space, &self.code, &mut left);
+        let (other, other_space) = &mut self.translated;
+        let mut other_left = budget;
+        let translation = Some(&self.translation);
+        let exit = run_translated(translation, other, other_space, &self.code, &mut other_left);
+        assert_eq!((exit, other.pc, other_left), (expected, cpu.pc, left), "exit, pc, budget");
+        assert_same(cpu, other);
+        assert_eq!(space.written_pages(), other_space.written_pages());
+        expected
+    }
+
+    /// Compares memory.
+    pub(super) fn compare(&self, address: u32, length: usize) {
+        let view = |space: &Space| space.view(address, length).unwrap().to_vec();
+        assert!(view(&self.reference.1) == view(&self.translated.1), "memory differs");
+    }
+
+    pub(super) fn cpu(&self) -> &Cpu {
+        &self.translated.0
+    }
+}
+
+/// Asserts that registers and counts are the same.
+pub(super) fn assert_same(expected: &Cpu, actual: &Cpu) {
+    for (number, (expected, actual)) in expected.x[..32].iter().zip(&actual.x).enumerate() {
+        assert_eq!(expected, actual, "x{number}: {expected:#x}, not {actual:#x}");
+    }
+    for (number, (expected, actual)) in expected.f.iter().zip(&actual.f).enumerate() {
+        assert_eq!(expected, actual, "f{number}: {expected:#x}, not {actual:#x}");
+    }
+    let rest = |cpu: &Cpu| (cpu.pc, cpu.frm, cpu.fflags, cpu.reservation, cpu.instret);
+    assert_eq!(rest(expected), rest(actual));
+}
+
+fn agree(class: Class, seed: u64) {
+    let mut generator = Generator::new(StdRng::seed_from_u64(seed), class);
+    let cases = (0..300)
+        .map(|_| {
+            let mut case = generator.case();
+            // Translated code rounds to nearest.
+            case.fcsr &= 31;
+            case
+        })
+        .collect();
+    let program = Program::new(cases);
+    for piece in [1 << 40, 1000, 97, 7] {
+        let mut pair = Pair::new(&program.words, &program.data);
+        loop {
+            match pair.run(piece) {
+                Exit::Budget => {}
+                Exit::Call => break,
+                other => panic!("{other:?} {}", program.around(pair.cpu().pc)),
+            }
+        }
+        pair.compare(DATA, program.data.len());
+        pair.compare(CODE, 4 * program.words.len());
+    }
+}
+
+#[test]
+fn integers_agree() {
+    agree(Class::Integer, 101);
+}
+
+#[test]
+fn compressed_instructions_agree() {
+    agree(Class::Compressed, 102);
+}
+
+#[test]
+fn memory_agrees() {
+    agree(Class::Memory, 103);
+}
+
+#[test]
+fn jumps_agree() {
+    agree(Class::Jump, 104);
+}
+
+#[test]
+fn single_precision_agrees() {
+    agree(Class::Single, 105);
+}
+
+#[test]
+fn double_precision_agrees() {
+    agree(Class::Double, 106);
+}
