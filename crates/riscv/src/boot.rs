@@ -13,6 +13,7 @@ use crate::{
     machine::{Bounds, End, Machine, Stop},
     place::{Loaded, place},
     symbols::Symbols,
+    translate::Translate,
 };
 
 /// Instructions that other threads get, when the first request is waited for, to come to rest.
@@ -108,8 +109,9 @@ pub(crate) fn execute(
     limits: &Limits,
     mut stdin: Box<dyn Read + Send>,
     console: &dyn Console,
+    translate: Translate,
 ) -> Result<Result<u8, Fault>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits)?;
+    let Loaded { mut machine, symbols } = place(source, limits, translate)?;
     let mut calls = Booting::default();
     let mut bounds = bounds(limits.instructions, limits.wall_time);
     let end = loop {

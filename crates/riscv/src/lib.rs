@@ -1,4 +1,5 @@
-//! The riscv engine: RV64GC programs, static or static-PIE Linux ELF, interpreted.
+//! The riscv engine: RV64GC programs, static or static-PIE Linux ELF, translated to
+//! host code or interpreted.
 //!
 //! ```text
 //!   file ─elf─▶ Image ─place─▶ Machine ─boot─▶ waits for a request ─freeze─▶ RiscvProgram
@@ -25,3 +26,4 @@ mod translate;
 mod unwind;
 
 pub use engine::RiscvEngine;
+pub use translate::Translate;

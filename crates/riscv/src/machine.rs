@@ -11,10 +11,11 @@ use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause, Turn};
 use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
 
 use crate::{
-    isa::{self, Code, Cpu, Exit},
+    isa::{Code, Cpu, Exit},
     memory::Memory,
     registers::SIGNAL_RETURN,
     symbols::Symbols,
+    translate::{Translation, run_translated},
 };
 
 /// Instructions between two looks at the clock, and at whether somebody else needs the thread:
@@ -38,6 +39,8 @@ pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) process: Process<Cpu>,
     pub(crate) code: Arc<Code>,
+    /// What of the code runs as host code. Without it, all is interpreted.
+    pub(crate) translation: Option<Arc<Translation>>,
     /// No part of any snapshot: no value comes twice.
     pub(crate) random: StdRng,
     /// Instructions since [`Machine::clear_counts`].
@@ -46,6 +49,9 @@ pub(crate) struct Machine {
     pub(crate) calls: u64,
     /// Time that the guest has run since then.
     cpu_time: Duration,
+    /// What each run of the guest has come to.
+    #[cfg(test)]
+    pub(crate) trace: Option<Vec<crate::translate::Run>>,
 }
 
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
@@ -145,10 +151,21 @@ impl Machine {
         memory: Memory,
         process: Process<Cpu>,
         code: Arc<Code>,
+        translation: Option<Arc<Translation>>,
         random: StdRng,
     ) -> Self {
-        let cpu_time = Duration::ZERO;
-        Self { memory, process, code, random, instructions: 0, calls: 0, cpu_time }
+        Self {
+            memory,
+            process,
+            code,
+            translation,
+            random,
+            instructions: 0,
+            calls: 0,
+            cpu_time: Duration::ZERO,
+            #[cfg(test)]
+            trace: None,
+        }
     }
 
     pub(crate) fn clear_counts(&mut self) {
@@ -206,7 +223,13 @@ impl Machine {
             let granted = left.min(bounds.chunk).min(quantum);
             let mut budget = granted;
             let written = self.memory.0.written_pages();
-            let exit = isa::run(self.process.cpu(), &mut self.memory.0, &self.code, &mut budget);
+            let (cpu, space) = (self.process.cpu(), &mut self.memory.0);
+            let translation = self.translation.as_deref();
+            let exit = run_translated(translation, cpu, space, &self.code, &mut budget);
+            #[cfg(test)]
+            if let Some(trace) = &mut self.trace {
+                trace.push(crate::translate::Run::new(exit, cpu, budget, space));
+            }
             let used = granted - budget;
             self.instructions += used;
             quantum -= used;

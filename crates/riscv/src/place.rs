@@ -13,6 +13,7 @@ use crate::{
     machine::Machine,
     memory::{Memory, access},
     symbols::Symbols,
+    translate::{Bounds, Translate, Translation},
 };
 
 /// `AT_HWCAP`: a bit for each of I, M, A, F, D, C.
@@ -25,7 +26,11 @@ pub(crate) struct Loaded {
 }
 
 /// Puts a program into fresh memory and makes its process.
-pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
+pub(crate) fn place(
+    source: &ProgramSource,
+    limits: &Limits,
+    translate: Translate,
+) -> Result<Loaded, LoadError> {
     let image = elf::parse(&source.image)?;
     let mut memory = Memory(
         Space::new(limits.memory)
@@ -62,7 +67,15 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, L
     let process = Process::start(&layout(&image), &setup, cpu, &mut memory, &mut random)
         .map_err(|error| start_error(error, limits))?;
     let symbols = Symbols::read(&source.image, image.base);
-    Ok(Loaded { machine: Machine::new(memory, process, Arc::new(code), random), symbols })
+    let translation = match translate {
+        Translate::Off => None,
+        Translate::Auto => {
+            Translation::new(&memory.0, &code, image.entry, symbols.addresses(), &Bounds::default())
+        }
+    };
+    let translation = translation.map(|(translation, _)| Arc::new(translation));
+    let machine = Machine::new(memory, process, Arc::new(code), translation, random);
+    Ok(Loaded { machine, symbols })
 }
 
 /// Where instructions can be decoded once and for all sandboxes: where the file has code that stays

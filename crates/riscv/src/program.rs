@@ -19,6 +19,7 @@ use crate::{
     place::{Loaded, place},
     sandbox::RiscvSandbox,
     symbols::Symbols,
+    translate::{Translate, Translation},
 };
 
 /// Everything that the sandboxes of a program share.
@@ -29,6 +30,7 @@ pub(crate) struct RiscvProgram {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) process: Process<Cpu>,
     pub(crate) code: Arc<Code>,
+    pub(crate) translation: Option<Arc<Translation>>,
     /// The arguments of the call for a request in which the snapshot was taken.
     pub(crate) waiting_call: [u64; 6],
     events: Events,
@@ -52,8 +54,9 @@ pub(crate) fn load(
     source: &ProgramSource,
     limits: &Limits,
     console: &dyn Console,
+    translate: Translate,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits)?;
+    let Loaded { mut machine, symbols } = place(source, limits, translate)?;
     let Booted { waiting_call, events } = boot(&mut machine, &symbols, limits, console)?;
     console.flush();
     let snapshot = machine
@@ -69,6 +72,7 @@ pub(crate) fn load(
         snapshot: Arc::new(snapshot),
         process: machine.process,
         code: machine.code,
+        translation: machine.translation,
         waiting_call,
         events,
         unknown_calls: Mutex::new(unknown_calls),

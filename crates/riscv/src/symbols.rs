@@ -61,6 +61,11 @@ impl Symbols {
         Self { functions: functions.into(), names: names.into(), unwind }
     }
 
+    /// The addresses of functions.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.functions.iter().map(|function| u64::from(function.address))
+    }
+
     /// A code address with the name of its function.
     pub(crate) fn locate(&self, pc: u64) -> Location {
         let after = self.functions.partition_point(|function| u64::from(function.address) <= pc);

@@ -1,13 +1,144 @@
-//! Floating-point instructions.
+//! Floating-point instructions, on the host's registers and in its arithmetic.
+//!
+//! Translated code runs only while `frm` says nearest even, which is also how the host rounds. For
+//! results that are not NaN the two agree bit by bit, exceptions included, which accrue in the
+//! host's MXCSR until the dispatcher harvests them (see `isa/float/host.rs`). Everything else
+//! (a NaN, a value that is not boxed, another rounding mode) is for the interpreter's own function,
+//! which raises at least what the host has raised by then.
+//!
+//! Each result is compared with itself, to see whether it is a NaN, before anything else happens.
+//! The compiler does not move operations (`opt_level` none), so that what the guest has not
+//! executed raises nothing, and what it has executed is never left out.
 
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{
+    BlockArg, ConstantData, Endianness, InstBuilder, MemFlags, Type, Value,
+    condcodes::{FloatCC, IntCC},
+    types,
+};
 
 use super::{frame::leave, helpers, lower::Lowering, registers::effects};
-use crate::isa::insn::{FloatFields, Insn};
+use crate::isa::insn::{FloatFields, FloatFunction, Insn, op};
+
+/// The `rm` of an instruction that rounds to nearest even.
+const NEAREST: u32 = 0;
+/// … toward zero.
+const TOWARD_ZERO: u32 = 1;
+/// … as `frm` says.
+const DYNAMIC: u32 = 7;
+
+/// What is known of floating-point registers: the single-precision value that one holds, boxed.
+pub(super) type Singles = [Option<Value>; 32];
 
 impl Lowering<'_> {
-    /// Translates a floating-point instruction: the interpreter's own function executes it.
+    /// Translates a floating-point instruction.
     pub(super) fn float(&mut self, insn: Insn) {
+        let fields = FloatFields::of(insn);
+        let is_nearest = matches!(fields.rm(), NEAREST | DYNAMIC);
+        use FloatFunction::*;
+        match fields.function() {
+            Add | Sub | Mul | Div | Sqrt | FromOther if is_nearest => self.arithmetic(insn),
+            MulAdd | MulSub | NegMulAdd | NegMulSub if is_nearest && self.has_fma => {
+                self.arithmetic(insn);
+            }
+            SignCopy | SignNegate | SignXor => self.sign(insn),
+            Equal | Less | LessOrEqual => self.compare(insn),
+            Min | Max => self.select(insn),
+            ToI32 | ToI64 | ToU32 | ToU64 if fields.rm() == TOWARD_ZERO => self.to_integer(insn),
+            FromI32 | FromU32 | FromI64 | FromU64 if is_nearest => self.from_integer(insn),
+            MoveToInteger if insn.op() == op::FLOAT_D => {
+                let bits = self.bits(insn.fs1_index());
+                self.set_x(insn.d(), bits);
+            }
+            MoveToInteger => {
+                let low = self.low_half(insn.fs1_index());
+                let value = self.builder.ins().sextend(types::I64, low);
+                self.set_x(insn.d(), value);
+            }
+            MoveFromInteger if insn.op() == op::FLOAT_D => {
+                let bits = self.x(insn.s1());
+                let value = self.builder.ins().bitcast(types::F64, MemFlags::new(), bits);
+                self.set_f(insn.fd_index(), value);
+            }
+            MoveFromInteger => {
+                let bits = self.x(insn.s1());
+                let low = self.builder.ins().ireduce(types::I32, bits);
+                let value = self.builder.ins().bitcast(types::F32, MemFlags::new(), low);
+                self.set_single(insn.fd_index(), value);
+            }
+            _ => {
+                let value = self.interpreted(insn);
+                self.set_result(insn, value);
+            }
+        }
+    }
+
+    // --- Registers ---------------------------------------------------------------------------
+
+    /// The bits of a register.
+    pub(super) fn bits(&mut self, register: usize) -> Value {
+        let value = self.f(register);
+        self.builder.ins().bitcast(types::I64, MemFlags::new(), value)
+    }
+
+    /// The low half of a register, as an integer.
+    pub(super) fn low_half(&mut self, register: usize) -> Value {
+        let value = match self.singles[register] {
+            Some(value) => value,
+            None => self.low_single(register),
+        };
+        self.builder.ins().bitcast(types::I32, MemFlags::new(), value)
+    }
+
+    /// The low half of a register, boxed or not.
+    fn low_single(&mut self, register: usize) -> Value {
+        let value = self.f(register);
+        let wide = self.builder.ins().scalar_to_vector(types::F64X2, value);
+        let lanes = self.builder.ins().bitcast(types::F32X4, little(), wide);
+        self.builder.ins().extractlane(lanes, 0)
+    }
+
+    /// Sets a register to a boxed single-precision value.
+    pub(super) fn set_single(&mut self, register: usize, value: Value) {
+        let lanes = self.builder.ins().scalar_to_vector(types::F32X4, value);
+        let lanes = self.builder.ins().bitcast(types::I64X2, little(), lanes);
+        let upper: Vec<u8> = [[0, 0, 0, 0], [0xff; 4], [0; 4], [0; 4]].concat();
+        let upper = self.builder.func.dfg.constants.insert(ConstantData::from(upper));
+        let upper = self.builder.ins().vconst(types::I64X2, upper);
+        let boxed = self.builder.ins().bor(lanes, upper);
+        let boxed = self.builder.ins().bitcast(types::F64X2, little(), boxed);
+        let boxed = self.builder.ins().extractlane(boxed, 0);
+        self.set_f(register, boxed);
+        self.singles[register] = Some(value);
+    }
+
+    fn set_float(&mut self, register: usize, ty: Type, value: Value) {
+        if ty == types::F32 { self.set_single(register, value) } else { self.set_f(register, value) }
+    }
+
+    /// The values of registers in an instruction's format. Leaves if one is not boxed.
+    fn operands<const N: usize>(&mut self, ty: Type, registers: [usize; N]) -> [Value; N] {
+        if ty == types::F64 {
+            return registers.map(|register| self.f(register));
+        }
+        for register in registers {
+            if self.singles[register].is_none() {
+                let bits = self.bits(register);
+                let upper = self.builder.ins().sshr_imm(bits, 32);
+                let is_boxed = self.builder.ins().icmp_imm(IntCC::Equal, upper, -1);
+                self.leave_unless(is_boxed, leave::INTERPRET);
+                self.singles[register] = Some(self.low_single(register));
+            }
+        }
+        registers.map(|register| match self.singles[register] {
+            Some(value) => value,
+            None => self.low_single(register),
+        })
+    }
+
+    // --- The interpreter's own function ------------------------------------------------------
+
+    /// What the interpreter's function gives: all bits of the destination.
+    fn interpreted(&mut self, insn: Insn) -> Value {
         let fields = FloatFields::of(insn);
         let reads = effects(insn).reads.0;
         let bits = self.constant(insn.0);
@@ -21,32 +152,263 @@ impl Lowering<'_> {
         let c = source(self, fields.fs3_index());
         let (done, value) = self.help(helpers::FLOAT, [bits, a, b, c]);
         self.leave_unless(done, leave::INTERPRET);
+        value
+    }
+
+    /// Sets the destination to bits.
+    fn set_result(&mut self, insn: Insn, bits: Value) {
         if effects(insn).writes.0 >> 32 != 0 {
-            let value = self.builder.ins().bitcast(types::F64, MemFlags::new(), value);
+            let value = self.builder.ins().bitcast(types::F64, MemFlags::new(), bits);
             self.set_f(insn.fd_index(), value);
         } else {
-            self.set_x(insn.d(), value);
+            self.set_x(insn.d(), bits);
         }
     }
 
-    /// The bits of a register.
-    pub(super) fn bits(&mut self, register: usize) -> Value {
-        let value = self.f(register);
-        self.builder.ins().bitcast(types::I64, MemFlags::new(), value)
+    /// Branches: while `is_usual`, `usual` computes the result, and tells whether it holds;
+    /// otherwise the interpreter's function does. Gives the result in a type.
+    fn usually(
+        &mut self,
+        insn: Insn,
+        is_usual: Option<Value>,
+        ty: Type,
+        usual: impl FnOnce(&mut Self) -> (Value, Option<Value>),
+    ) -> Value {
+        let (other, done) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(other);
+        let result = self.builder.append_block_param(done, ty);
+        if let Some(is_usual) = is_usual {
+            let go = self.builder.create_block();
+            self.builder.ins().brif(is_usual, go, &[], other, &[]);
+            self.begin(go);
+        }
+        let (value, holds) = usual(self);
+        let value_argument = [BlockArg::Value(value)];
+        match holds {
+            Some(holds) => self.builder.ins().brif(holds, done, &value_argument, other, &[]),
+            None => self.builder.ins().jump(done, &value_argument),
+        };
+        self.begin(other);
+        let bits = self.interpreted(insn);
+        let value = match ty {
+            types::F64 => self.builder.ins().bitcast(types::F64, MemFlags::new(), bits),
+            types::F32 => {
+                let low = self.builder.ins().ireduce(types::I32, bits);
+                self.builder.ins().bitcast(types::F32, MemFlags::new(), low)
+            }
+            _ => bits,
+        };
+        self.builder.ins().jump(done, &[BlockArg::Value(value)]);
+        self.begin(done);
+        result
     }
 
-    /// The low half of a register.
-    pub(super) fn low_half(&mut self, register: usize) -> Value {
-        let bits = self.bits(register);
-        self.builder.ins().ireduce(types::I32, bits)
+    // --- Instructions ------------------------------------------------------------------------
+
+    fn arithmetic(&mut self, insn: Insn) {
+        use FloatFunction::*;
+
+        let fields = FloatFields::of(insn);
+        let ty = format(insn);
+        let (f1, f2, f3) = (insn.fs1_index(), insn.fs2_index(), fields.fs3_index());
+        let function = fields.function();
+        let from = if function == FromOther { other(ty) } else { ty };
+        let unary = matches!(function, Sqrt | FromOther);
+        let fused = matches!(function, MulAdd | MulSub | NegMulAdd | NegMulSub);
+        let registers = [f1, if unary { f1 } else { f2 }, if fused { f3 } else { f1 }];
+        let [a, b, c] = self.operands(from, registers);
+        let value = self.usually(insn, None, ty, |this| {
+            let ins = |this: &mut Self, function| {
+                let negated = |this: &mut Self, value| this.builder.ins().fneg(value);
+                match function {
+                    Add => this.builder.ins().fadd(a, b),
+                    Sub => this.builder.ins().fsub(a, b),
+                    Mul => this.builder.ins().fmul(a, b),
+                    Div => this.builder.ins().fdiv(a, b),
+                    Sqrt => this.builder.ins().sqrt(a),
+                    FromOther if ty == types::F64 => this.builder.ins().fpromote(ty, a),
+                    FromOther => this.builder.ins().fdemote(ty, a),
+                    MulAdd => this.builder.ins().fma(a, b, c),
+                    MulSub => {
+                        let c = negated(this, c);
+                        this.builder.ins().fma(a, b, c)
+                    }
+                    NegMulAdd => {
+                        let a = negated(this, a);
+                        this.builder.ins().fma(a, b, c)
+                    }
+                    _ => {
+                        let (a, c) = (negated(this, a), negated(this, c));
+                        this.builder.ins().fma(a, b, c)
+                    }
+                }
+            };
+            let value = ins(this, function);
+            let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
+            (value, Some(is_number))
+        });
+        self.set_float(insn.fd_index(), ty, value);
     }
 
-    /// Sets a register to a boxed single-precision value.
-    pub(super) fn set_single(&mut self, register: usize, value: Value) {
-        let bits = self.builder.ins().bitcast(types::I32, MemFlags::new(), value);
-        let bits = self.builder.ins().uextend(types::I64, bits);
-        let boxed = self.builder.ins().bor_imm(bits, 0xffff_ffff << 32);
-        let boxed = self.builder.ins().bitcast(types::F64, MemFlags::new(), boxed);
-        self.set_f(register, boxed);
+    fn sign(&mut self, insn: Insn) {
+        use FloatFunction::*;
+
+        let (ty, function) = (format(insn), FloatFields::of(insn).function());
+        let (f1, f2) = (insn.fs1_index(), insn.fs2_index());
+        let [a, b] = self.operands(ty, [f1, f2]);
+        let value = match function {
+            SignCopy if f1 == f2 => a,
+            SignNegate if f1 == f2 => self.builder.ins().fneg(a),
+            SignXor if f1 == f2 => self.builder.ins().fabs(a),
+            SignCopy => self.builder.ins().fcopysign(a, b),
+            SignNegate => {
+                let b = self.builder.ins().fneg(b);
+                self.builder.ins().fcopysign(a, b)
+            }
+            _ => {
+                let integer = if ty == types::F64 { types::I64 } else { types::I32 };
+                let a = self.builder.ins().bitcast(integer, MemFlags::new(), a);
+                let b = self.builder.ins().bitcast(integer, MemFlags::new(), b);
+                let top = i64::from(integer.bits()) - 1;
+                let sign = self.builder.ins().ushr_imm(b, top);
+                let sign = self.builder.ins().ishl_imm(sign, top);
+                let bits = self.builder.ins().bxor(a, sign);
+                self.builder.ins().bitcast(ty, MemFlags::new(), bits)
+            }
+        };
+        self.set_float(insn.fd_index(), ty, value);
     }
+
+    fn compare(&mut self, insn: Insn) {
+        let ty = format(insn);
+        let function = FloatFields::of(insn).function();
+        let [a, b] = self.operands(ty, [insn.fs1_index(), insn.fs2_index()]);
+        let condition = match function {
+            FloatFunction::Equal => FloatCC::Equal,
+            FloatFunction::Less => FloatCC::LessThan,
+            _ => FloatCC::LessThanOrEqual,
+        };
+        let truth = |this: &mut Self| {
+            let holds = this.builder.ins().fcmp(condition, a, b);
+            this.builder.ins().uextend(types::I64, holds)
+        };
+        let value = if function == FloatFunction::Equal {
+            // Quiet, as on the host.
+            truth(self)
+        } else {
+            self.usually(insn, None, types::I64, |this| {
+                // The host's comparison is quiet; that of RISC-V raises NV for every NaN.
+                let are_numbers = this.builder.ins().fcmp(FloatCC::Ordered, a, b);
+                (truth(this), Some(are_numbers))
+            })
+        };
+        self.set_x(insn.d(), value);
+    }
+
+    /// `fmin`, `fmax`: zeros and NaNs are for the interpreter.
+    fn select(&mut self, insn: Insn) {
+        let ty = format(insn);
+        let is_min = FloatFields::of(insn).function() == FloatFunction::Min;
+        let [a, b] = self.operands(ty, [insn.fs1_index(), insn.fs2_index()]);
+        let value = self.usually(insn, None, ty, |this| {
+            let differ = this.builder.ins().fcmp(FloatCC::OrderedNotEqual, a, b);
+            let a_less = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
+            let (yes, no) = if is_min { (a, b) } else { (b, a) };
+            (this.builder.ins().select(a_less, yes, no), Some(differ))
+        });
+        self.set_float(insn.fd_index(), ty, value);
+    }
+
+    /// Truncation to an integer. In range, the host's conversion raises what RISC-V's does.
+    fn to_integer(&mut self, insn: Insn) {
+        use FloatFunction::*;
+
+        let ty = format(insn);
+        let function = FloatFields::of(insn).function();
+        let [a] = self.operands(ty, [insn.fs1_index()]);
+        // Exclusive bounds that both formats have.
+        let (low, high): (f64, f64) = match function {
+            ToI32 => (-2_147_483_648.0, 2_147_483_648.0),
+            ToU32 => (-1.0, 4_294_967_296.0),
+            ToI64 => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0),
+            // What does not fit into 63 bits is for the interpreter.
+            _ => (-1.0, 9_223_372_036_854_775_808.0),
+        };
+        let value = self.usually(insn, None, types::I64, |this| {
+            let bound = |this: &mut Self, bound: f64| {
+                if ty == types::F64 {
+                    this.builder.ins().f64const(bound)
+                } else {
+                    this.builder.ins().f32const(bound as f32)
+                }
+            };
+            let (low, high) = (bound(this, low), bound(this, high));
+            let above = this.builder.ins().fcmp(FloatCC::GreaterThan, a, low);
+            let below = this.builder.ins().fcmp(FloatCC::LessThan, a, high);
+            let inside = this.builder.ins().band(above, below);
+            let (convert, other) = (this.builder.create_block(), this.builder.create_block());
+            let done = this.builder.create_block();
+            let converted = this.builder.append_block_param(done, types::I64);
+            this.builder.ins().brif(inside, convert, &[], other, &[]);
+            this.begin(convert);
+            let value = this.builder.ins().fcvt_to_sint_sat(types::I64, a);
+            this.builder.ins().jump(done, &[BlockArg::Value(value)]);
+            this.begin(other);
+            let none = this.constant(0);
+            this.builder.ins().jump(done, &[BlockArg::Value(none)]);
+            this.begin(done);
+            let value = match function {
+                ToU32 => {
+                    let low = this.builder.ins().ireduce(types::I32, converted);
+                    this.builder.ins().sextend(types::I64, low)
+                }
+                _ => converted,
+            };
+            (value, Some(inside))
+        });
+        self.set_x(insn.d(), value);
+    }
+
+    fn from_integer(&mut self, insn: Insn) {
+        use FloatFunction::*;
+
+        let ty = format(insn);
+        let integer = self.x(insn.s1());
+        let low = |this: &mut Self| this.builder.ins().ireduce(types::I32, integer);
+        let value = match FloatFields::of(insn).function() {
+            FromI32 => {
+                let low = low(self);
+                self.builder.ins().fcvt_from_sint(ty, low)
+            }
+            FromU32 => {
+                let low = low(self);
+                let wide = self.builder.ins().uextend(types::I64, low);
+                self.builder.ins().fcvt_from_sint(ty, wide)
+            }
+            FromI64 => self.builder.ins().fcvt_from_sint(ty, integer),
+            _ => {
+                let is_small =
+                    self.builder.ins().icmp_imm(IntCC::SignedGreaterThanOrEqual, integer, 0);
+                self.usually(insn, Some(is_small), ty, |this| {
+                    (this.builder.ins().fcvt_from_sint(ty, integer), None)
+                })
+            }
+        };
+        self.set_float(insn.fd_index(), ty, value);
+    }
+}
+
+/// The type of an instruction's format.
+fn format(insn: Insn) -> Type {
+    if insn.op() == op::FLOAT_S { types::F32 } else { types::F64 }
+}
+
+/// The other format.
+fn other(ty: Type) -> Type {
+    if ty == types::F32 { types::F64 } else { types::F32 }
+}
+
+/// Lanes in the order of memory.
+fn little() -> MemFlags {
+    MemFlags::new().with_endianness(Endianness::Little)
 }

@@ -28,6 +28,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use super::{
     discover::{Block, End, Region},
     frame::{self, leave},
+    float::Singles,
     memory::Fact,
     plan::{BlockPlan, PASSED, PASSED_SET, Plan},
     registers::Registers,
@@ -105,6 +106,8 @@ pub(super) fn lower(
         pending: 0,
         dirty: Registers::NONE,
         facts: Vec::new(),
+        singles: [None; 32],
+        has_fma: has_fma(),
         rest: &[],
     };
     this.prologue();
@@ -121,6 +124,7 @@ pub(super) fn lower(
 struct Inherited {
     pending: u64,
     facts: Vec<Fact>,
+    singles: Singles,
 }
 
 pub(super) struct Lowering<'a> {
@@ -147,6 +151,10 @@ pub(super) struct Lowering<'a> {
     dirty: Registers,
     /// What is known about guest memory.
     pub(super) facts: Vec<Fact>,
+    /// What is known about floating-point registers.
+    pub(super) singles: Singles,
+    /// Whether the host has fused multiply-add.
+    pub(super) has_fma: bool,
     /// The instructions behind the current one, in its block.
     pub(super) rest: &'a [Insn],
 }
@@ -180,6 +188,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn set_f(&mut self, register: usize, value: Value) {
         self.builder.def_var(self.f[register], value);
         self.dirty = self.dirty.and(Registers::f(register));
+        self.singles[register] = None;
     }
 
     fn value_of(&mut self, register: usize) -> Value {
@@ -413,10 +422,13 @@ impl<'a> Lowering<'a> {
         self.pc = block.pc;
         self.dirty = plan.dirty;
         match self.inherited[index].take() {
-            Some(Inherited { pending, facts }) => (self.pending, self.facts) = (pending, facts),
+            Some(Inherited { pending, facts, singles }) => {
+                (self.pending, self.facts, self.singles) = (pending, facts, singles);
+            }
             None => {
                 self.pending = 0;
                 self.facts.clear();
+                self.singles = [None; 32];
             }
         }
         if plan.is_checked {
@@ -480,8 +492,11 @@ impl<'a> Lowering<'a> {
             self.settle();
         }
         for successor in plan.successors.iter().filter(|successor| inherits(successor)) {
-            let inherited = Inherited { pending: self.pending, facts: self.facts.clone() };
-            self.inherited[*successor] = Some(inherited);
+            self.inherited[*successor] = Some(Inherited {
+                pending: self.pending,
+                facts: self.facts.clone(),
+                singles: self.singles,
+            });
         }
         match &block.end {
             End::Jump(pc) => match self.plan.at(*pc) {
@@ -669,6 +684,18 @@ impl<'a> Lowering<'a> {
         }
         let (function, arguments) = self.look_up(target);
         self.builder.ins().return_call_indirect(self.passing, function, &arguments);
+    }
+}
+
+/// Whether the host multiplies and adds in one instruction.
+fn has_fma() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        is_x86_feature_detected!("fma")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) use run::run_translated;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::Run;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -49,6 +51,16 @@ use self::{
     table::{Entries, Entry},
 };
 use crate::isa::Code;
+
+/// Whether programs are translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Translate {
+    /// As far as the host can, and within bounds; the rest is interpreted.
+    #[default]
+    Auto,
+    /// No: all is interpreted.
+    Off,
+}
 
 /// What a translation may cost.
 #[derive(Debug, Clone, Copy)]
