@@ -54,10 +54,13 @@ pub(super) struct Block {
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) blocks: Vec<Block>,
+    /// The addresses of the function that it is from, as far as that is known.
+    function: std::ops::Range<u64>,
 }
 
 impl Region {
-    /// Fixed addresses outside of it where it goes on or calls.
+    /// Fixed addresses outside of its function where it goes on or calls. (A function that is too
+    /// large for a region is not cut into several, which would overlap: the rest is interpreted.)
     pub(super) fn ways_out(&self) -> Vec<u64> {
         let inside: BTreeSet<u64> = self.blocks.iter().map(|block| block.pc).collect();
         let mut ways: Vec<u64> = Vec::new();
@@ -71,7 +74,7 @@ impl Region {
                 End::JumpRegister { .. } | End::Return => {}
             }
         }
-        ways.retain(|pc| !inside.contains(pc));
+        ways.retain(|pc| !inside.contains(pc) && !self.function.contains(pc));
         ways
     }
 }
@@ -144,14 +147,14 @@ impl<'a> Finder<'a> {
             while seen.insert(pc) {
                 let Some(insn) = self.instruction(pc) else { break };
                 let next = pc + 2 * insn.length();
+                let (flow, far) = constants.flow(pc, insn);
                 constants.step(pc, insn);
                 if let Some(value) = constants.of(insn.d())
                     && self.bounds.contains(&value)
                 {
                     call(value);
                 }
-                let far = pc.wrapping_add(insn.immediate() << 1);
-                match flow(insn) {
+                match flow {
                     Flow::Next | Flow::Leave => {}
                     Flow::Branch => open.push(far),
                     Flow::Jump if LINKS.contains(&insn.d()) => {
@@ -250,9 +253,9 @@ impl<'a> Finder<'a> {
                 }
                 (length, count) = (length + 1, count + 1);
                 let next = pc + 2 * insn.length();
+                let (flow, far) = constants.flow(pc, insn);
                 constants.step(pc, insn);
-                let far = pc.wrapping_add(insn.immediate() << 1);
-                match flow(insn) {
+                match flow {
                     Flow::Next => {
                         pc = next;
                         continue;
@@ -280,7 +283,7 @@ impl<'a> Finder<'a> {
             .filter(|leader| leaders.contains(leader))
             .map(|leader| self.block(*leader, &leaders, &tables))
             .collect();
-        Some(Region { blocks })
+        Some(Region { blocks, function: range.0..range.1 })
     }
 
     fn block(
@@ -290,6 +293,7 @@ impl<'a> Finder<'a> {
         tables: &BTreeMap<u64, Vec<u64>>,
     ) -> Block {
         let mut instructions = Vec::new();
+        let mut constants = Constants::default();
         let mut pc = leader;
         let end = loop {
             if pc != leader && leaders.contains(&pc) || instructions.len() == LONGEST_BLOCK {
@@ -299,8 +303,8 @@ impl<'a> Finder<'a> {
                 break End::Leave { pc, next: None };
             };
             let next = pc + 2 * insn.length();
-            let far = pc.wrapping_add(insn.immediate() << 1);
-            let flow = flow(insn);
+            let (flow, far) = constants.flow(pc, insn);
+            constants.step(pc, insn);
             match flow {
                 Flow::Leave => break End::Leave { pc, next: Some(next) },
                 Flow::Trap => break End::Leave { pc, next: None },
@@ -374,6 +378,17 @@ impl Constants {
         match self.values[register] {
             Known::Entry(table) => Some(table),
             _ => None,
+        }
+    }
+
+    /// How execution goes on after an instruction, and where if it jumps at a fixed distance or
+    /// to an address that was just computed: linkers make a far call of `auipc` and `jalr`.
+    fn flow(&self, pc: u64, insn: Insn) -> (Flow, u64) {
+        match (flow(insn), self.of(insn.s1())) {
+            (Flow::JumpRegister, Some(base)) => {
+                (Flow::Jump, base.wrapping_add(insn.immediate()) & !1)
+            }
+            (flow, _) => (flow, pc.wrapping_add(insn.immediate() << 1)),
         }
     }
 

@@ -461,7 +461,8 @@ impl<'a> Lowering<'a> {
             op::ATOMIC_W | op::ATOMIC_D => self.atomic(insn),
             op::FLOAT_S | op::FLOAT_D => self.float(insn),
             op::FENCE => {}
-            op::JAL | op::C_JAL => {
+            // One that jumps to a known place.
+            op::JAL | op::C_JAL | op::JALR | op::C_JALR => {
                 let link = self.constant(self.pc + 2 * insn.length());
                 self.set_x(insn.d(), link);
             }

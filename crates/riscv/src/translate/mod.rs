@@ -79,7 +79,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             instructions: 400_000,
-            region: 2_000,
+            region: 8_000,
             bytes: 64 << 20,
             time: Duration::from_secs(10),
         }

@@ -68,6 +68,36 @@ fn trace(path: &Path, translate: Translate) -> (Vec<Run>, Vec<u8>, String, Durat
 }
 
 #[test]
+#[ignore = "shows what is found in programs"]
+fn summaries() {
+    let paths = env::var("SANDTIDE_LOCKSTEP").unwrap_or_default();
+    for path in paths.split(':').filter(|path| !path.is_empty()) {
+        let data = fs::read(path).unwrap();
+        let image = crate::elf::parse(&data).unwrap();
+        let symbols = crate::symbols::Symbols::read(&data, image.base);
+        let source = ProgramSource {
+            name: "program".to_owned(),
+            image: data.clone().into(),
+            args: vec!["program".to_owned()],
+            env: Vec::new(),
+            files: Vec::new(),
+        };
+        let machine = place(&source, &Limits::default(), Translate::Off).unwrap().machine;
+        let now = Instant::now();
+        let (_, summary) = crate::translate::Translation::new(
+            &machine.memory.0,
+            &machine.code,
+            image.entry,
+            symbols.addresses(),
+            &crate::translate::Bounds::default(),
+        )
+        .unwrap();
+        let symbols = symbols.addresses().count();
+        let _ = writeln!(io::stderr(), "{path}: {summary:?} {symbols} {:?}", now.elapsed());
+    }
+}
+
+#[test]
 #[ignore = "needs programs"]
 fn programs_agree() {
     let paths = env::var("SANDTIDE_LOCKSTEP").unwrap_or_default();
