@@ -142,8 +142,9 @@ impl<'a> Finder<'a> {
     /// Follows the code from `start`, and tells which functions it calls or takes the address of.
     fn walk(&self, start: u64, seen: &mut BTreeSet<u64>, mut call: impl FnMut(u64)) {
         let mut open = vec![start];
+        let mut remembered = Constants::default();
         while let Some(mut pc) = open.pop() {
-            let mut constants = Constants::default();
+            let mut constants = remembered.after();
             while seen.insert(pc) {
                 let Some(insn) = self.instruction(pc) else { break };
                 let next = pc + 2 * insn.length();
@@ -159,7 +160,8 @@ impl<'a> Finder<'a> {
                     Flow::Branch => open.push(far),
                     Flow::Jump if LINKS.contains(&insn.d()) => {
                         call(far);
-                        constants = Constants::default();
+                        remembered.remember(&constants);
+                        constants = remembered.after();
                     }
                     Flow::Jump if self.bounds.contains(&far) => {
                         call(far);
@@ -170,7 +172,8 @@ impl<'a> Finder<'a> {
                         break;
                     }
                     Flow::JumpRegister if LINKS.contains(&insn.d()) => {
-                        constants = Constants::default();
+                        remembered.remember(&constants);
+                        constants = remembered.after();
                     }
                     Flow::JumpRegister => {
                         open.extend(self.table(&constants, insn, self.range(start)));
@@ -180,6 +183,7 @@ impl<'a> Finder<'a> {
                 }
                 pc = next;
             }
+            remembered.remember(&constants);
         }
     }
 
@@ -229,6 +233,7 @@ impl<'a> Finder<'a> {
         let mut count = 0;
         let mut tables = BTreeMap::new();
         let mut seen = BTreeSet::new();
+        let mut remembered = Constants::default();
         while let Some(&leader) = order.get(next_leader) {
             next_leader += 1;
             if count >= most {
@@ -240,7 +245,7 @@ impl<'a> Finder<'a> {
                     order.push(pc);
                 }
             };
-            let mut constants = Constants::default();
+            let mut constants = remembered.after();
             let mut pc = leader;
             let mut length = 0;
             while let Some(insn) = self.instruction(pc) {
@@ -277,6 +282,7 @@ impl<'a> Finder<'a> {
                 }
                 break;
             }
+            remembered.remember(&constants);
         }
         let blocks = order
             .iter()
@@ -358,6 +364,9 @@ enum Known {
     Near(u64),
     /// Loaded from a table.
     Entry(Table),
+    /// It was this constant in a block that was looked at before. Good enough to find a jump table
+    /// by, and for nothing else.
+    Perhaps(u64),
 }
 
 impl Default for Constants {
@@ -367,6 +376,25 @@ impl Default for Constants {
 }
 
 impl Constants {
+    /// For a block behind others.
+    fn after(&self) -> Self {
+        Self {
+            values: self.values.map(|value| match value {
+                Known::Constant(value) | Known::Perhaps(value) => Known::Perhaps(value),
+                _ => Known::Nothing,
+            }),
+        }
+    }
+
+    /// Takes over constants of another block, for [`Self::after`].
+    fn remember(&mut self, block: &Self) {
+        for (all, own) in self.values.iter_mut().zip(&block.values) {
+            if let Known::Constant(_) = own {
+                *all = *own;
+            }
+        }
+    }
+
     fn of(&self, register: usize) -> Option<u64> {
         match self.values[register] {
             Known::Constant(value) => Some(value),
@@ -418,14 +446,17 @@ impl Constants {
             },
             op::ADD | op::C_ADD => match (a, b) {
                 (Constant(a), Constant(b)) => Constant(a.wrapping_add(b)),
-                (Entry(table), Constant(base)) | (Constant(base), Entry(table)) => {
+                (Entry(table), Constant(base) | Perhaps(base))
+                | (Constant(base) | Perhaps(base), Entry(table)) => {
                     Entry(Table { base: table.base.wrapping_add(base), ..table })
                 }
-                (Constant(value), _) | (_, Constant(value)) => Near(value),
+                (Constant(value) | Perhaps(value), _) | (_, Constant(value) | Perhaps(value)) => {
+                    Near(value)
+                }
                 _ => Nothing,
             },
             op::SH1ADD | op::SH2ADD | op::SH3ADD | op::SH2ADD_UW | op::SH3ADD_UW => match b {
-                Constant(value) => Near(value),
+                Constant(value) | Perhaps(value) => Near(value),
                 _ => Nothing,
             },
             op::LW | op::C_LW => load(false),

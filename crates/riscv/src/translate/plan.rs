@@ -183,10 +183,12 @@ impl Plan {
             if let Some(back) = self.blocks[index].back {
                 is_entry[back] = true;
             }
-            if let End::JumpRegister { .. } = block.end {
-                for successor in &self.blocks[index].successors {
-                    is_entry[*successor] = true;
-                }
+            let jumps_anywhere = matches!(block.end, End::JumpRegister { .. });
+            for successor in &self.blocks[index].successors {
+                // The interpreter looks for entries where it jumps. A loop has at least one jump
+                // backward, so it comes across one in each round.
+                is_entry[*successor] |=
+                    jumps_anywhere || region.blocks[*successor].pc <= block.pc;
             }
         }
         self.entries = (0..self.blocks.len()).filter(|index| is_entry[*index]).collect();
