@@ -17,7 +17,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::{
     discover::Region,
     frame,
-    lower::{Surroundings, THERE, lower, signature},
+    lower::{Surroundings, THERE, helper_signature, lower, signature},
     plan::{PASSED, Plan},
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Compiler {
     code: Vec<u8>,
     /// By number. `None`: it could not be compiled.
     functions: Vec<Option<Compiled>>,
+    /// The offsets of the functions that call helpers.
+    pub(super) helpers: [usize; 3],
 }
 
 impl Compiler {
@@ -66,9 +68,14 @@ impl Compiler {
             builder: FunctionBuilderContext::new(),
             code: Vec::new(),
             functions: Vec::new(),
+            helpers: [0; 3],
         };
         let trampoline = this.trampoline();
         let _ = this.compile(trampoline)?;
+        for number in 0..this.helpers.len() {
+            let helper = this.helper(number);
+            this.helpers[number] = this.compile(helper)?.offset;
+        }
         Some(this)
     }
 
@@ -182,6 +189,26 @@ impl Compiler {
         let next = builder.ins().iconst(types::I64, pc as i64);
         let results: Vec<_> =
             std::iter::once(next).chain(builder.block_params(block).iter().copied()).collect();
+        builder.ins().return_(&results);
+        builder.finalize();
+        function
+    }
+
+    /// A function that calls a helper, and preserves all registers.
+    fn helper(&mut self, number: usize) -> Function {
+        let own = helper_signature(CallConv::PreserveAll);
+        let mut function = Function::with_name_signature(UserFuncName::user(1, 2), own);
+        let mut builder = FunctionBuilder::new(&mut function, &mut self.builder);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let arguments = builder.block_params(block).to_vec();
+        let address = frame::function(number);
+        let target = builder.ins().load(types::I64, THERE, arguments[0], address);
+        let signature = builder.import_signature(helper_signature(CallConv::SystemV));
+        let call = builder.ins().call_indirect(signature, target, &arguments);
+        let results = builder.inst_results(call).to_vec();
         builder.ins().return_(&results);
         builder.finalize();
         function

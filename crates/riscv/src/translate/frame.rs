@@ -33,6 +33,8 @@ pub(super) struct Frame {
     /// For helpers. Its registers are stale.
     pub(super) cpu: *mut Cpu,
     /// The functions of [`super::helpers`].
+    pub(super) functions: [usize; 3],
+    /// Host functions that call them, and leave all registers as they are.
     pub(super) helpers: [usize; 3],
 }
 
@@ -56,6 +58,11 @@ pub(super) const fn register(number: usize) -> i32 {
 }
 
 const _: () = assert!(offset_of!(Frame, f) == offset_of!(Frame, x) + 256);
+
+/// The offset of the address of a helper's own function.
+pub(super) const fn function(number: usize) -> i32 {
+    from_base(offset_of!(Frame, functions) + 8 * number)
+}
 
 /// The offset of the address of a helper.
 pub(super) const fn helper(number: usize) -> i32 {

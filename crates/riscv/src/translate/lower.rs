@@ -55,9 +55,10 @@ pub(super) fn signature() -> Signature {
     signature
 }
 
-/// The signature of helpers: the base and four values; two results.
-pub(super) fn helper_signature() -> Signature {
-    let mut signature = Signature::new(CallConv::SystemV);
+/// The signature of helpers: the base and four values; two results. They are called where code is
+/// cold, between code that is hot: so that the hot code may use all registers, they preserve them.
+pub(super) fn helper_signature(convention: CallConv) -> Signature {
+    let mut signature = Signature::new(convention);
     signature.params.extend([AbiParam::new(types::I64); 5]);
     signature.returns.extend([AbiParam::new(types::I64); 2]);
     signature
@@ -78,7 +79,7 @@ pub(super) fn lower(
     let mut function = Function::with_name_signature(name, signature());
     let mut builder = FunctionBuilder::new(&mut function, context);
     let passing = builder.import_signature(signature());
-    let helper = builder.import_signature(helper_signature());
+    let helper = builder.import_signature(helper_signature(CallConv::PreserveAll));
     let start = builder.create_block();
     builder.append_block_params_for_function_params(start);
     builder.switch_to_block(start);

@@ -91,6 +91,8 @@ impl Default for Bounds {
 pub(crate) struct Translation {
     code: NativeCode,
     entries: Entries,
+    /// The addresses of the functions that call helpers.
+    helpers: [usize; 3],
 }
 
 /// What a translation has come to.
@@ -151,6 +153,7 @@ impl Translation {
             done += 1;
         }
         let starts: Vec<u64> = regions.iter().map(|region| region.blocks[0].pc).collect();
+        let helpers = compiler.helpers;
         let (code, offsets) = compiler.finish(&starts)?;
         summary.bytes = code.len();
         let code = NativeCode::new(&code).ok()?;
@@ -165,7 +168,8 @@ impl Translation {
             }
         }
         summary.regions = done;
-        Some((Self { code, entries }, summary))
+        let helpers = helpers.map(|offset| code.address(offset));
+        Some((Self { code, entries, helpers }, summary))
     }
 }
 

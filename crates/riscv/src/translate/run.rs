@@ -68,7 +68,8 @@ impl Translation {
             (*frame).entries = self.entries.entries.as_ptr();
             (*frame).space = space;
             (*frame).cpu = cpu;
-            (*frame).helpers = helpers::addresses();
+            (*frame).functions = helpers::addresses();
+            (*frame).helpers = self.helpers;
             let left = if entry.resume == 0 { granted } else { -1 };
             self.code.enter(base, entry.function, left)
         };
