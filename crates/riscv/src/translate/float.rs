@@ -175,7 +175,6 @@ impl Lowering<'_> {
         usual: impl FnOnce(&mut Self) -> (Value, Option<Value>),
     ) -> Value {
         let (other, done) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(other);
         let result = self.builder.append_block_param(done, ty);
         if let Some(is_usual) = is_usual {
             let go = self.builder.create_block();

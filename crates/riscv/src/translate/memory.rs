@@ -162,7 +162,6 @@ impl Lowering<'_> {
         let first = if low == 0 { narrow } else { self.builder.ins().iadd_imm(narrow, low) };
         let first = self.builder.ins().uextend(types::I64, first);
         let closer = self.builder.create_block();
-        self.builder.set_cold_block(closer);
         let is_allowed = self.allows(first, is_store);
         let inside = self.builder.create_block();
         self.builder.ins().brif(is_allowed, inside, &[], closer, &[]);
@@ -171,7 +170,6 @@ impl Lowering<'_> {
         } else {
             self.begin(inside);
             let (across, done) = (self.builder.create_block(), self.builder.create_block());
-            self.builder.set_cold_block(across);
             let limit = PAGE as i64 - length;
             let fits = if length == bytes {
                 let odd = self.builder.ins().band_imm(first, length - 1);
