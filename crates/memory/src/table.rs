@@ -83,7 +83,7 @@ impl PageTable {
     #[inline(always)]
     pub(crate) fn set(&mut self, page: PageNumber, entry: u8) {
         let is_ready = entry & (WRITE | WRITTEN) == WRITE | WRITTEN;
-        let entry = entry & !READY | u8::from(is_ready) * READY;
+        let entry = (entry & !READY) | (u8::from(is_ready) * READY);
         // SAFETY: as in `get`; `&mut self` makes the access exclusive.
         unsafe { *self.memory.base().add(page.index()) = entry }
     }

@@ -19,9 +19,9 @@ mod float;
 pub(crate) mod insn;
 mod run;
 
+pub(crate) use atomic::{execute_double, execute_word};
 pub(crate) use code::Code;
 pub(crate) use cpu::Cpu;
-pub(crate) use atomic::{execute_double, execute_word};
 pub(crate) use float::{Session, execute_in_session};
 pub(crate) use run::{Entries, Exit, fetch, run, run_until};
 

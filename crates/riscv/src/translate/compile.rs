@@ -6,9 +6,7 @@ use cranelift_codegen::{
     Context, FinalizedRelocTarget,
     binemit::Reloc,
     control::ControlPlane,
-    ir::{
-        AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types,
-    },
+    ir::{AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types},
     isa::{CallConv, TargetIsa},
     settings::{self, Configurable},
 };
@@ -94,6 +92,7 @@ impl Compiler {
 
     /// The host code as text, for a look at it.
     #[cfg(test)]
+    #[allow(dead_code, reason = "for whoever looks into generated code")]
     pub(super) fn show(
         &mut self,
         region: &Region,
@@ -127,9 +126,8 @@ impl Compiler {
         let offset = self.code.len();
         let mut relocations = Vec::new();
         for relocation in compiled.buffer.relocs() {
-            let FinalizedRelocTarget::ExternalName(
-                cranelift_codegen::ir::ExternalName::User(name),
-            ) = &relocation.target
+            let FinalizedRelocTarget::ExternalName(cranelift_codegen::ir::ExternalName::User(name)) =
+                &relocation.target
             else {
                 debug_assert!(false, "an unexpected relocation: {relocation:?}");
                 return None;

@@ -43,8 +43,10 @@ impl Lowering<'_> {
             SignCopy | SignNegate | SignXor => self.sign(insn),
             Equal | Less | LessOrEqual => self.compare(insn),
             Min | Max => self.select(insn),
-            ToI32 | ToI64 | ToU32 | ToU64 if fields.rm() == TOWARD_ZERO => self.to_integer(insn),
-            FromI32 | FromU32 | FromI64 | FromU64 if is_nearest => self.from_integer(insn),
+            ToI32 | ToI64 | ToU32 | ToU64 if fields.rm() == TOWARD_ZERO => {
+                self.convert_to_integer(insn)
+            }
+            FromI32 | FromU32 | FromI64 | FromU64 if is_nearest => self.convert_from_integer(insn),
             MoveToInteger if insn.op() == op::FLOAT_D => {
                 let bits = self.bits(insn.fs1_index());
                 self.set_x(insn.d(), bits);
@@ -112,7 +114,11 @@ impl Lowering<'_> {
     }
 
     fn set_float(&mut self, register: usize, ty: Type, value: Value) {
-        if ty == types::F32 { self.set_single(register, value) } else { self.set_f(register, value) }
+        if ty == types::F32 {
+            self.set_single(register, value)
+        } else {
+            self.set_f(register, value)
+        }
     }
 
     /// The values of registers in an instruction's format. Leaves if one is not boxed.
@@ -319,7 +325,7 @@ impl Lowering<'_> {
     }
 
     /// Truncation to an integer. In range, the host's conversion raises what RISC-V's does.
-    fn to_integer(&mut self, insn: Insn) {
+    fn convert_to_integer(&mut self, insn: Insn) {
         use FloatFunction::*;
 
         let ty = format(insn);
@@ -368,7 +374,7 @@ impl Lowering<'_> {
         self.set_x(insn.d(), value);
     }
 
-    fn from_integer(&mut self, insn: Insn) {
+    fn convert_from_integer(&mut self, insn: Insn) {
         use FloatFunction::*;
 
         let ty = format(insn);

@@ -27,8 +27,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 
 use super::{
     discover::{Block, End, Region},
-    frame::{self, leave},
     float::Singles,
+    frame::{self, leave},
     memory::Fact,
     plan::{BlockPlan, PASSED, PASSED_SET, Plan},
     registers::Registers,
@@ -210,9 +210,11 @@ impl<'a> Lowering<'a> {
         self.resume();
         self.begin(go);
         self.pc = self.region.blocks[0].pc;
-        let calls = self.region.blocks.iter().any(|block| {
-            matches!(block.end, End::Call { .. } | End::CallRegister { .. })
-        });
+        let calls = self
+            .region
+            .blocks
+            .iter()
+            .any(|block| matches!(block.end, End::Call { .. } | End::CallRegister { .. }));
         if calls {
             let stack = self.builder.ins().get_stack_pointer(types::I64);
             let limit = self.load_frame(frame::STACK_LIMIT);
@@ -283,7 +285,9 @@ impl<'a> Lowering<'a> {
     /// What is passed to a callee or back to a caller.
     fn passed(&mut self) -> Vec<Value> {
         let left = self.builder.use_var(self.left);
-        std::iter::once(left).chain(PASSED.map(|register| self.builder.use_var(self.x[register]))).collect()
+        std::iter::once(left)
+            .chain(PASSED.map(|register| self.builder.use_var(self.x[register])))
+            .collect()
     }
 
     /// Loads the registers that a block needs, behind a call or in a stub.
@@ -552,11 +556,8 @@ impl<'a> Lowering<'a> {
     fn register_target(&mut self, insn: Option<Insn>) -> Value {
         let (register, offset) = insn.map_or((0, 0), |insn| (insn.s1(), insn.immediate()));
         let value = self.x(register);
-        let sum = if offset == 0 {
-            value
-        } else {
-            self.builder.ins().iadd_imm(value, offset as i64)
-        };
+        let sum =
+            if offset == 0 { value } else { self.builder.ins().iadd_imm(value, offset as i64) };
         self.builder.ins().band_imm(sum, -2)
     }
 

@@ -56,9 +56,9 @@ use crate::isa::Code;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Translate {
     /// As far as the host can, and within bounds; the rest is interpreted.
-    #[default]
     Auto,
     /// No: all is interpreted.
+    #[default]
     Off,
 }
 
@@ -143,11 +143,8 @@ impl Translation {
                 summary.is_partial = true;
                 break;
             }
-            let around = Surroundings {
-                function: &|pc| numbers.get(&pc).copied(),
-                first_entry,
-                table,
-            };
+            let around =
+                Surroundings { function: &|pc| numbers.get(&pc).copied(), first_entry, table };
             compiler.region(region, plan, &around);
             first_entry += plan.entries.len() as u32;
             done += 1;

@@ -187,8 +187,7 @@ impl Plan {
             for successor in &self.blocks[index].successors {
                 // The interpreter looks for entries where it jumps. A loop has at least one jump
                 // backward, so it comes across one in each round.
-                is_entry[*successor] |=
-                    jumps_anywhere || region.blocks[*successor].pc <= block.pc;
+                is_entry[*successor] |= jumps_anywhere || region.blocks[*successor].pc <= block.pc;
             }
         }
         self.entries = (0..self.blocks.len()).filter(|index| is_entry[*index]).collect();

@@ -79,8 +79,7 @@ pub(super) fn flow(insn: Insn) -> Flow {
 
 /// The effects of an instruction that does not leave.
 pub(super) fn effects(insn: Insn) -> Effects {
-    let (d, s1, s2) =
-        (Registers::x(insn.d()), Registers::x(insn.s1()), Registers::x(insn.s2()));
+    let (d, s1, s2) = (Registers::x(insn.d()), Registers::x(insn.s1()), Registers::x(insn.s2()));
     let (fd, f2) = (Registers::f(insn.fd_index()), Registers::f(insn.fs2_index()));
     let plain = |reads, writes| Effects { reads, writes, may_leave: false };
     let memory = |reads, writes| Effects { reads, writes, may_leave: true };

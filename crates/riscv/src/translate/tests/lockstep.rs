@@ -36,6 +36,7 @@ impl Pair {
     }
 
     /// Changes both in the same way.
+    #[allow(dead_code, reason = "for tests that start from other registers")]
     pub(super) fn prepare(&mut self, change: impl Fn(&mut Cpu, &mut Space)) {
         change(&mut self.reference.0, &mut self.reference.1);
         change(&mut self.translated.0, &mut self.translated.1);

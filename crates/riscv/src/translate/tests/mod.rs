@@ -14,8 +14,7 @@ use crate::isa::{Code, Cpu, Exit, tests::CODE};
 /// Translates test code.
 fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
     let symbols = symbols.iter().copied();
-    let translation =
-        Translation::new(space, code, u64::from(CODE), symbols, &Bounds::default());
+    let translation = Translation::new(space, code, u64::from(CODE), symbols, &Bounds::default());
     translation.unwrap().0
 }
 

@@ -107,7 +107,8 @@ fn programs_agree() {
         let (expected, output, end, time) = trace(path, Translate::Off);
         let (actual, other_output, other_end, other_time) = trace(path, Translate::Auto);
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let difference = expected.iter().zip(&actual).position(|(expected, actual)| expected != actual);
+        let difference =
+            expected.iter().zip(&actual).position(|(expected, actual)| expected != actual);
         let _ = writeln!(
             io::stderr(),
             "{name}: {} runs, {end}, {:?} {:?} {}",
@@ -120,7 +121,9 @@ fn programs_agree() {
             let _ = writeln!(
                 io::stderr(),
                 "  run {index}:\n   after {:?}\n   {:?}\n   {:?}",
-                expected.get(index.wrapping_sub(1)), expected[index], actual[index]
+                expected.get(index.wrapping_sub(1)),
+                expected[index],
+                actual[index]
             );
         }
         if difference.is_some() || (output, end) != (other_output, other_end) {
