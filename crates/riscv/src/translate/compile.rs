@@ -194,7 +194,7 @@ impl Compiler {
 
     /// A function that calls a helper, and preserves all registers.
     fn helper(&mut self, number: usize) -> Function {
-        let own = helper_signature(CallConv::PreserveAll);
+        let own = helper_signature();
         let mut function = Function::with_name_signature(UserFuncName::user(1, 2), own);
         let mut builder = FunctionBuilder::new(&mut function, &mut self.builder);
         let block = builder.create_block();
@@ -204,10 +204,16 @@ impl Compiler {
         let arguments = builder.block_params(block).to_vec();
         let address = frame::function(number);
         let target = builder.ins().load(types::I64, THERE, arguments[0], address);
-        let signature = builder.import_signature(helper_signature(CallConv::SystemV));
-        let call = builder.ins().call_indirect(signature, target, &arguments);
+        let mut foreign = helper_signature();
+        foreign.call_conv = CallConv::SystemV;
+        foreign.returns.extend([AbiParam::new(types::I64); 2]);
+        let foreign = builder.import_signature(foreign);
+        let call = builder.ins().call_indirect(foreign, target, &arguments);
         let results = builder.inst_results(call).to_vec();
-        builder.ins().return_(&results);
+        for (number, result) in results.iter().enumerate() {
+            builder.ins().store(THERE, *result, arguments[0], frame::answer(number));
+        }
+        builder.ins().return_(&[]);
         builder.finalize();
         function
     }

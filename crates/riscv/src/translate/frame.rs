@@ -36,6 +36,8 @@ pub(super) struct Frame {
     pub(super) functions: [usize; 3],
     /// Host functions that call them, and leave all registers as they are.
     pub(super) helpers: [usize; 3],
+    /// What the last helper returned.
+    pub(super) answer: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Frame>() <= FRAME_SIZE);
@@ -67,6 +69,11 @@ pub(super) const fn function(number: usize) -> i32 {
 /// The offset of the address of a helper.
 pub(super) const fn helper(number: usize) -> i32 {
     from_base(offset_of!(Frame, helpers) + 8 * number)
+}
+
+/// The offset of one of the two results of a helper.
+pub(super) const fn answer(number: usize) -> i32 {
+    from_base(offset_of!(Frame, answer) + 8 * number)
 }
 
 /// What a host function returns: where the guest goes on, an even address; or, with bit 0, that it

@@ -55,12 +55,12 @@ pub(super) fn signature() -> Signature {
     signature
 }
 
-/// The signature of helpers: the base and four values; two results. They are called where code is
-/// cold, between code that is hot: so that the hot code may use all registers, they preserve them.
-pub(super) fn helper_signature(convention: CallConv) -> Signature {
-    let mut signature = Signature::new(convention);
+/// The signature of the functions that call helpers: the base and four values; two results are in
+/// the frame. They are called where code is cold, between code that is hot: so that the hot code
+/// may use all registers, they preserve them.
+pub(super) fn helper_signature() -> Signature {
+    let mut signature = Signature::new(CallConv::PreserveAll);
     signature.params.extend([AbiParam::new(types::I64); 5]);
-    signature.returns.extend([AbiParam::new(types::I64); 2]);
     signature
 }
 
@@ -79,7 +79,7 @@ pub(super) fn lower(
     let mut function = Function::with_name_signature(name, signature());
     let mut builder = FunctionBuilder::new(&mut function, context);
     let passing = builder.import_signature(signature());
-    let helper = builder.import_signature(helper_signature(CallConv::PreserveAll));
+    let helper = builder.import_signature(helper_signature());
     let start = builder.create_block();
     builder.append_block_params_for_function_params(start);
     builder.switch_to_block(start);
@@ -480,9 +480,8 @@ impl<'a> Lowering<'a> {
         let function = self.load_frame(frame::helper(helper));
         let [a, b, c, d] = values;
         let arguments = [self.base, a, b, c, d];
-        let call = self.builder.ins().call_indirect(self.helper, function, &arguments);
-        let results = self.builder.inst_results(call);
-        (results[0], results[1])
+        self.builder.ins().call_indirect(self.helper, function, &arguments);
+        (self.load_frame(frame::answer(0)), self.load_frame(frame::answer(1)))
     }
 
     fn end(&mut self, index: usize, block: &'a Block) {
