@@ -11,8 +11,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream};
-use sandtide_riscv::{RiscvEngine, Translate};
+use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream, Translate};
+use sandtide_riscv::RiscvEngine;
 
 struct Through;
 
@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         args: vec![path.clone()],
         env: Vec::new(),
         files: Vec::new(),
+        translate,
     };
     let limits = Limits {
         instructions: u64::MAX / 2,
@@ -43,7 +44,7 @@ fn main() -> anyhow::Result<()> {
         ..Limits::default()
     };
     let start = Instant::now();
-    let engine = RiscvEngine::with_translation(translate);
+    let engine = RiscvEngine::new();
     let end = engine.execute(&source, &limits, Box::new(io::empty()), Arc::new(Through))?;
     eprintln!("{}", start.elapsed().as_secs_f64());
     match end {

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use sandtide_engine::{
     Console, Engine, Exchange, ExchangeId, Limits, Outcome, ProgramSource, Progress, RequestBody,
-    Sandbox, Slice, Stream, Turn, Usage,
+    Sandbox, Slice, Stream, Translate, Turn, Usage,
 };
 use sandtide_riscv::RiscvEngine;
 
@@ -37,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         args: vec![path],
         env: Vec::new(),
         files: Vec::new(),
+        translate: Translate::default(),
     };
     let limits = Limits::default();
     let console: Arc<dyn Console> = Arc::new(Silent);

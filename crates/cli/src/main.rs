@@ -10,6 +10,7 @@ mod exchange;
 mod observe;
 mod report;
 mod signals;
+mod translate;
 
 use std::process::ExitCode;
 

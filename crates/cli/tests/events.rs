@@ -14,7 +14,7 @@ use http::Request;
 use sandtide_build::{BuildError, BuildOptions};
 use sandtide_engine::{
     Console, Engine as _, Events, Exchange, ExchangeId, Limits, Outcome, Program, ProgramSource,
-    Progress, RequestBody, Sandbox, Slice, Stream, Turn,
+    Progress, RequestBody, Sandbox, Slice, Stream, Translate, Turn,
 };
 use sandtide_riscv::RiscvEngine;
 
@@ -42,6 +42,7 @@ fn load(source: &str) -> Option<Arc<dyn Program>> {
                 args: vec![source.to_owned()],
                 env: Vec::new(),
                 files: Vec::new(),
+                translate: Translate::default(),
             };
             Some(RiscvEngine::new().load(&source, &Limits::default(), Arc::new(Quiet)).unwrap())
         }

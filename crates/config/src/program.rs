@@ -2,11 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use sandtide_engine::FileGrant;
+use sandtide_engine::{FileGrant, Translate};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    kind::{Kind, Shown, array, entries, optional, string},
+    kind::{Kind, Shown, Word, array, entries, optional, string, word},
     problem::{Mistake, Mistakes, Placed},
     reader::suggest,
     section::{Definitions, section},
@@ -26,6 +26,8 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// `files`: guest path to host path; what the program may read. Default none.
     pub files: Vec<FileGrant>,
+    /// `translate`: whether its code is translated to code of the host.
+    pub translate: Translate,
 }
 
 section! {
@@ -43,13 +45,15 @@ section! {
         /// the host's files exists for it, and neither `..` nor symbolic links lead out
         files: Vec<FileGrant> = Vec::new(),
             entries("table, guest path to host path", grant, |grant| &grant.guest);
+        /// whether the program's code is translated to code of the host, or interpreted
+        translate: Translate = Translate::default(), word();
     }
 }
 
 impl ProgramKeys {
     pub fn program(self, file: PathBuf) -> Program {
-        let Self { engine, args, env, files } = self;
-        Program { file, engine, args, env, files }
+        let Self { engine, args, env, files, translate } = self;
+        Program { file, engine, args, env, files, translate }
     }
 }
 
@@ -61,9 +65,14 @@ impl ProgramLayer {
             ("args", self.args.as_ref().map(|key| key.place)),
             ("env", self.env.as_ref().map(|key| key.place)),
             ("files", self.files.as_ref().map(|key| key.place)),
+            ("translate", self.translate.as_ref().map(|key| key.place)),
         ];
         places.into_iter().filter_map(|(value, place)| Some(Placed { value, place: place? }))
     }
+}
+
+impl Word for Translate {
+    const WORDS: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("off", Self::Off)];
 }
 
 /// The name of an engine of this build.

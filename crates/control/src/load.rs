@@ -150,6 +150,7 @@ pub(crate) fn load_image(
         image,
         env: spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         files: spec.files.clone(),
+        translate: spec.translate,
     };
     // An engine that panics must not take the other tenants with it.
     let load = AssertUnwindSafe(|| engine.load(&source, &tenant.limits, log.console()));

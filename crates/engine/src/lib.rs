@@ -34,4 +34,4 @@ pub use exchange::{Exchange, ExchangeId, Purpose};
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use limits::{Limits, Slice, Usage};
 pub use response::{Response, ResponseError, ResponseHead};
-pub use source::{FileGrant, ProgramId, ProgramSource};
+pub use source::{FileGrant, ProgramId, ProgramSource, Translate};

@@ -26,6 +26,19 @@ pub struct ProgramSource {
     pub env: Vec<String>,
     /// The files that it may read.
     pub files: Vec<FileGrant>,
+    /// Whether its code is translated. Engines that run programs as they are ignore it.
+    pub translate: Translate,
+}
+
+/// Whether a program's code is translated to code of the host. What a program does is the same
+/// either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Translate {
+    /// As far as the host can, and within limits; the rest is interpreted.
+    Auto,
+    /// No: all is interpreted.
+    #[default]
+    Off,
 }
 
 /// The content hash that identifies a program (SHA-256).

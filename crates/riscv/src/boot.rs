@@ -13,7 +13,6 @@ use crate::{
     machine::{Bounds, End, Machine, Stop},
     place::{Loaded, place},
     symbols::Symbols,
-    translate::Translate,
 };
 
 /// Instructions that other threads get, when the first request is waited for, to come to rest.
@@ -109,9 +108,8 @@ pub(crate) fn execute(
     limits: &Limits,
     mut stdin: Box<dyn Read + Send>,
     console: &dyn Console,
-    translate: Translate,
 ) -> Result<Result<u8, Fault>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits, translate)?;
+    let Loaded { mut machine, symbols } = place(source, limits)?;
     let mut calls = Booting::default();
     let mut bounds = bounds(limits.instructions, limits.wall_time);
     let end = loop {

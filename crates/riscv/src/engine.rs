@@ -4,23 +4,16 @@ use std::{io::Read, sync::Arc};
 
 use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Program, ProgramSource};
 
-use crate::{boot, elf, program, translate::Translate};
+use crate::{boot, elf, program};
 
 /// Runs RV64GC programs: static or static-PIE Linux ELF.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RiscvEngine {
-    translate: Translate,
-}
+pub struct RiscvEngine;
 
 impl RiscvEngine {
     /// The engine. It keeps no state of its own.
     pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The engine, told whether to translate programs.
-    pub fn with_translation(translate: Translate) -> Self {
-        Self { translate }
+        Self
     }
 }
 
@@ -39,7 +32,7 @@ impl Engine for RiscvEngine {
         limits: &Limits,
         console: Arc<dyn Console>,
     ) -> Result<Arc<dyn Program>, LoadError> {
-        let program = program::load(source, limits, &*console, self.translate)?;
+        let program = program::load(source, limits, &*console)?;
         Ok(Arc::new(program::SharedProgram(program)))
     }
 
@@ -50,6 +43,6 @@ impl Engine for RiscvEngine {
         stdin: Box<dyn Read + Send>,
         console: Arc<dyn Console>,
     ) -> Result<Result<u8, Fault>, LoadError> {
-        boot::execute(source, limits, stdin, &*console, self.translate)
+        boot::execute(source, limits, stdin, &*console)
     }
 }

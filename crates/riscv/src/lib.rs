@@ -26,4 +26,3 @@ mod translate;
 mod unwind;
 
 pub use engine::RiscvEngine;
-pub use translate::Translate;

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use rand::{SeedableRng, rngs::StdRng};
-use sandtide_engine::{EngineError, Limits, LoadError, ProgramSource};
+use sandtide_engine::{EngineError, Limits, LoadError, ProgramSource, Translate};
 use sandtide_linux::{DEFAULT_STACK, ImageLayout, Process, ProcessSetup, StartError};
 use sandtide_memory::{Denied, Space};
 
@@ -13,7 +13,7 @@ use crate::{
     machine::Machine,
     memory::{Memory, access},
     symbols::Symbols,
-    translate::{Bounds, Translate, Translation},
+    translate::{Bounds, Translation},
 };
 
 /// `AT_HWCAP`: a bit for each of I, M, A, F, D, C.
@@ -26,11 +26,7 @@ pub(crate) struct Loaded {
 }
 
 /// Puts a program into fresh memory and makes its process.
-pub(crate) fn place(
-    source: &ProgramSource,
-    limits: &Limits,
-    translate: Translate,
-) -> Result<Loaded, LoadError> {
+pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
     let image = elf::parse(&source.image)?;
     let mut memory = Memory(
         Space::new(limits.memory)
@@ -67,7 +63,7 @@ pub(crate) fn place(
     let process = Process::start(&layout(&image), &setup, cpu, &mut memory, &mut random)
         .map_err(|error| start_error(error, limits))?;
     let symbols = Symbols::read(&source.image, image.base);
-    let translation = match translate {
+    let translation = match source.translate {
         Translate::Off => None,
         Translate::Auto => {
             Translation::new(&memory.0, &code, image.entry, symbols.addresses(), &Bounds::default())

@@ -19,7 +19,7 @@ use crate::{
     place::{Loaded, place},
     sandbox::RiscvSandbox,
     symbols::Symbols,
-    translate::{Translate, Translation},
+    translate::Translation,
 };
 
 /// Everything that the sandboxes of a program share.
@@ -54,9 +54,8 @@ pub(crate) fn load(
     source: &ProgramSource,
     limits: &Limits,
     console: &dyn Console,
-    translate: Translate,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits, translate)?;
+    let Loaded { mut machine, symbols } = place(source, limits)?;
     let Booted { waiting_call, events } = boot(&mut machine, &symbols, limits, console)?;
     console.flush();
     let snapshot = machine

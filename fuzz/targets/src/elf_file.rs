@@ -6,7 +6,7 @@
 //!
 //! Everything starts at a multiple of 8, as readers of tables want it.
 
-use sandtide_engine::{Limits, ProgramSource};
+use sandtide_engine::{Limits, ProgramSource, Translate};
 
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
@@ -135,6 +135,7 @@ pub(crate) fn source(image: Vec<u8>) -> ProgramSource {
         args: vec!["fuzz".to_owned()],
         env: Vec::new(),
         files: Vec::new(),
+        translate: Translate::default(),
     }
 }
 

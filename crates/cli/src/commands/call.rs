@@ -17,6 +17,7 @@ use sandtide_runtime::FixedResponse;
 use crate::{
     engines, exchange,
     report::{self, GuestFault, Hinted},
+    translate::{self, Mode},
 };
 
 /// Make one request to a tenant, without a server.
@@ -48,6 +49,9 @@ pub struct Args {
     /// The configuration
     #[arg(short, long, value_name = "FILE", default_value = "sandtide.toml")]
     config: PathBuf,
+    /// Translate the program's code, or interpret it: auto, off [default: as configured]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
+    translate: Option<Mode>,
 }
 
 fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
@@ -63,11 +67,13 @@ pub fn call(args: &Args) -> anyhow::Result<ExitCode> {
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-    let Some(tenant) = config.tenants.into_iter().find(|tenant| tenant.name == args.tenant) else {
+    let Some(mut tenant) = config.tenants.into_iter().find(|tenant| tenant.name == args.tenant)
+    else {
         let message = format!("no tenant `{}` in `{}`", args.tenant, args.config.display());
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         return Err(Hinted::new(message, suggest(&args.tenant, &names)).into());
     };
+    translate::set(&mut tenant, args.translate);
     let request = request(args, &tenant)?;
     let loaded = load(tenant, &engines);
     let mut output = Output { include: args.include };

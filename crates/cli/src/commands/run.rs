@@ -15,6 +15,7 @@ use sandtide_engine::{Console, Fault, FileGrant, Limits, ProgramSource, Stream, 
 use crate::{
     engines,
     report::{self, GuestFault},
+    translate::Mode,
 };
 
 /// The exit code when it was not the guest that failed, as `timeout` and `docker run` have it.
@@ -61,6 +62,9 @@ pub struct Args {
     /// Set an environment variable of the program; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
     env: Vec<String>,
+    /// Translate the program's code, or interpret it: auto, off
+    #[arg(long, value_name = "MODE", hide_possible_values = true, default_value_t)]
+    translate: Mode,
     /// The program, a static RISC-V Linux ELF, and its arguments: whatever stands behind the
     /// program is its own, options included
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
@@ -104,6 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args: args.command.clone(),
         env: args.env.clone(),
         files: args.files.clone(),
+        translate: args.translate.into(),
     };
     let console = Arc::new(PassThrough);
     let stdin = Box::new(io::stdin());

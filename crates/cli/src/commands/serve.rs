@@ -18,6 +18,7 @@ use crate::{
     observe::{self, Observers},
     report::{self, Hinted},
     signals::Signals,
+    translate::{self, Mode},
 };
 
 /// The configuration that is served when none is named.
@@ -47,6 +48,9 @@ pub struct Args {
     /// Reactor threads [default: as configured, or one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Translate the programs' code, or interpret it: auto, off [default: as configured]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
+    translate: Option<Mode>,
 }
 
 fn parse_address(text: &str) -> Result<ListenAddress, String> {
@@ -192,7 +196,9 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
         }
     };
     let listen: Vec<_> = args.listen.iter().cloned().map(Listen::from).collect();
+    let mode = args.translate;
     let here = move |mut config: Config| {
+        config.tenants.iter_mut().for_each(|tenant| translate::set(tenant, mode));
         if !listen.is_empty() {
             config.server.listen.clone_from(&listen);
         }

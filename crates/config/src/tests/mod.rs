@@ -8,7 +8,7 @@ mod variables;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
 
 use insta::assert_snapshot;
-use sandtide_engine::{FileGrant, Limits};
+use sandtide_engine::{FileGrant, Limits, Translate};
 
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
@@ -124,6 +124,7 @@ engine = "riscv"
 args = ["-v", "x y"]
 env = { LANG = "C" }
 files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
+translate = "auto"
 ephemeral = false
 load = "start"
 cold_after = "never"
@@ -218,6 +219,7 @@ fn every_key_arrives() {
     assert_eq!(program.args, ["-v", "x y"]);
     assert_eq!(program.env, [("LANG".to_owned(), "C".to_owned())]);
     let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
+    assert_eq!(program.translate, Translate::Auto);
     assert_eq!(program.files, [grant("/data", "/srv/data"), grant("/etc/tz", "/usr/share/tz")]);
 
     // `[defaults.limits]` holds where the tenant says nothing.
@@ -271,7 +273,7 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `group`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `group`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?

@@ -52,16 +52,6 @@ use self::{
 };
 use crate::isa::Code;
 
-/// Whether programs are translated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Translate {
-    /// As far as the host can, and within bounds; the rest is interpreted.
-    Auto,
-    /// No: all is interpreted.
-    #[default]
-    Off,
-}
-
 /// What a translation may cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {

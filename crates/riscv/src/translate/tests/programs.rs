@@ -12,14 +12,13 @@ use std::{
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_abi::call;
-use sandtide_engine::{Console, Limits, ProgramSource, Stream};
+use sandtide_engine::{Console, Limits, ProgramSource, Stream, Translate};
 use sandtide_linux::{Cpu as _, protocol::Booting};
 
 use super::Run;
 use crate::{
     machine::{Bounds, Stop},
     place::place,
-    translate::Translate,
 };
 
 /// Keeps what a guest writes.
@@ -42,9 +41,10 @@ fn trace(path: &Path, translate: Translate) -> (Vec<Run>, Vec<u8>, String, Durat
         args: vec!["program".to_owned()],
         env: Vec::new(),
         files: Vec::new(),
+        translate,
     };
     let limits = Limits::default();
-    let mut machine = place(&source, &limits, translate).unwrap().machine;
+    let mut machine = place(&source, &limits).unwrap().machine;
     machine.random = StdRng::seed_from_u64(1);
     machine.trace = Some(Vec::new());
     let console = Kept::default();
@@ -81,8 +81,9 @@ fn summaries() {
             args: vec!["program".to_owned()],
             env: Vec::new(),
             files: Vec::new(),
+            translate: Translate::Off,
         };
-        let machine = place(&source, &Limits::default(), Translate::Off).unwrap().machine;
+        let machine = place(&source, &Limits::default()).unwrap().machine;
         let now = Instant::now();
         let (_, summary) = crate::translate::Translation::new(
             &machine.memory.0,
