@@ -18,14 +18,22 @@ def binary(root, name):
     return root / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / name
 
 
-def check_tools(root):
-    """Stops with what to do if something is missing."""
+def built(root, name):
+    """The same, once it is known to be there."""
+    if not binary(root, name).exists():
+        sys.exit(f"error: {binary(root, name)} is not built\n\nhint: cargo build --release -p sandtide-bench -p sandtide-cli")
+    return binary(root, name)
+
+
+def check_tools(root, serves):
+    """Stops with what to do if something is missing. `serves`: whether servers and clients are needed."""
+    if not serves:
+        return
     for tool, package in (("wrk", "wrk"), ("h2load", "nghttp2-client"), ("openssl", "openssl")):
         if not shutil.which(tool):
             sys.exit(f"error: {tool} is not installed\n\nhint: apt-get install {package}")
     for name in ("sandtide", "bare-hyper", "inside", "open-loop"):
-        if not binary(root, name).exists():
-            sys.exit(f"error: {binary(root, name)} is not built\n\nhint: run `make bench`")
+        built(root, name)
     if not (root / "build/examples/hello.elf").exists():
         sys.exit("error: build/examples/hello.elf is not built\n\nhint: run `make bench`")
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 
+from compute import compute
 from crowd import crowd
 from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
 from protocols import protocols
@@ -241,4 +242,8 @@ ALL = {
     "quiet": quiet,
     "metering": metering,
     "overload": overload,
+    "compute": compute,
 }
+
+# These need no server.
+ALONE = {"compute"}

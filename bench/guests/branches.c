@@ -1,4 +1,6 @@
 // An interpreter of a small stack machine: one big switch, and the Collatz sequence.
+#include "measure.h"
+
 #include <stdio.h>
 
 enum { PUSH, ADD, SUB, MUL, DUP, SWAP, DROP, JNZ, LOAD, STORE, LESS, HALT };
@@ -27,13 +29,17 @@ static long run(const int *code) {
 int main(void) {
     static const int code[] = {PUSH, 0, STORE, 0, PUSH, 0, STORE, 1,
         /* 8 */ LOAD, 0, LOAD, 1, DUP, MUL, PUSH, 7, SUB, ADD, STORE, 0,
-        LOAD, 1, PUSH, 1, ADD, DUP, STORE, 1, PUSH, 8000000, LESS, JNZ, 8, HALT};
-    unsigned long longest = 0;
-    for (unsigned long n = 1; n < 1000000; n++) {
+        LOAD, 1, PUSH, 1, ADD, DUP, STORE, 1, PUSH, 4000000, LESS, JNZ, 8, HALT};
+    begin();
+    unsigned long longest = 0, most = (unsigned long)unknown(500000);
+    for (unsigned long n = 1; n < most; n++) {
         unsigned long steps = 0;
         for (unsigned long x = n; x != 1; steps++) x = x & 1 ? 3 * x + 1 : x / 2;
         if (steps > longest) longest = steps;
     }
-    printf("%ld %lu\n", run(code), longest);
+    long value = run(code);
+    keep(longest + (unsigned long)value);
+    end();
+    printf("%ld %lu\n", value, longest);
     return 0;
 }

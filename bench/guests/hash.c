@@ -1,4 +1,6 @@
 // SHA-256 and FNV-1a: rotations, additions, bytes.
+#include "measure.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,10 +41,14 @@ int main(void) {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     uint64_t fnv = 14695981039346656037u;
     for (unsigned i = 0; i < sizeof data; i++) data[i] = i * 7 + (i >> 8);
-    for (int round = 0; round < 1000; round++) {
+    begin();
+    int rounds = (int)unknown(180);
+    for (int round = 0; round < rounds; round++) {
         for (unsigned i = 0; i < sizeof data; i += 64) block(state, data + i);
         for (unsigned i = 0; i < sizeof data; i++) fnv = (fnv ^ data[i]) * 1099511628211u;
     }
+    keep(state[0] + fnv);
+    end();
     printf("%08x %016lx\n", state[0], (unsigned long)fnv);
     return 0;
 }

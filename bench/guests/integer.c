@@ -1,4 +1,6 @@
 // Integer arithmetic: modular powers, greatest common divisors, bits.
+#include "measure.h"
+
 #include <stdint.h>
 #include <stdio.h>
 
@@ -22,7 +24,9 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 
 int main(void) {
     uint64_t sum = 0, x = 88172645463325252u;
-    for (int i = 1; i < 400000; i++) {
+    begin();
+    int most = (int)unknown(400000);
+    for (int i = 1; i < most; i++) {
         sum += power(i, 1000003, 2147483647);
         sum ^= gcd(i * 7919ul, 999983ul + i);
         for (int k = 0; k < 40; k++) {
@@ -32,6 +36,8 @@ int main(void) {
             sum += (x & 0xff) * (x >> 56) - (uint64_t)__builtin_popcountll(x);
         }
     }
+    keep(sum);
+    end();
     printf("%lu\n", (unsigned long)sum);
     return 0;
 }

@@ -1,4 +1,6 @@
 // Planets: square roots, divisions, doubles in memory.
+#include "measure.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +13,9 @@ static struct { double x[3], v[3], mass; } bodies[5] = {
 };
 
 int main(void) {
-    for (int step = 0; step < 1000000; step++) {
+    begin();
+    int steps = (int)unknown(2000000);
+    for (int step = 0; step < steps; step++) {
         for (int i = 0; i < 5; i++)
             for (int j = i + 1; j < 5; j++) {
                 double d[3], square = 0;
@@ -25,6 +29,8 @@ int main(void) {
         for (int i = 0; i < 5; i++)
             for (int k = 0; k < 3; k++) bodies[i].x[k] += 0.01 * bodies[i].v[k];
     }
+    keep((unsigned long)(bodies[0].x[0] * 1e6));
+    end();
     printf("%.9f %.9f\n", bodies[0].x[0], bodies[1].v[1]);
     return 0;
 }
