@@ -3,15 +3,19 @@
 use std::{
     fs::File,
     io::{self, Write},
+    ops::Range,
     os::fd::{AsFd, OwnedFd},
 };
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    mm::ProtFlags,
+};
 
 use crate::{
-    PAGE, SPACE, Space,
+    PAGE, PAGES, SPACE, Space, mirror,
     reservation::Reservation,
-    table::{ACCESS, IMAGE, PageNumber, PageTable},
+    table::{ACCESS, IMAGE, PageNumber, PageTable, WRITTEN},
 };
 
 /// Zero pages between two runs of a snapshot that are stored, to have fewer mappings.
@@ -34,6 +38,8 @@ pub struct Snapshot {
     file: OwnedFd,
     runs: Vec<Run>,
     image_pages: usize,
+    /// The pages that the guest may read.
+    open: Vec<Range<usize>>,
     pristine: bool,
     /// The same memory, mapped for reading: what a reset copies from.
     view: Reservation,
@@ -47,8 +53,17 @@ impl Space {
     /// If the space was itself made from a snapshot.
     pub fn freeze(&self) -> io::Result<Snapshot> {
         assert!(self.snapshot.is_none(), "a snapshot of a snapshot");
-        let mut pages: Vec<PageNumber> =
-            self.written.iter().copied().filter(|page| !self.is_zero(*page)).collect();
+        let hidden = self.open_hidden(0..PAGES)?;
+        let snapshot = self.freeze_open()?;
+        self.close_again(hidden)?;
+        Ok(snapshot)
+    }
+
+    /// Freezes a space whose written pages are open.
+    fn freeze_open(&self) -> io::Result<Snapshot> {
+        let holds =
+            |page: &PageNumber| self.table.get(*page) & WRITTEN != 0 && !self.is_zero(*page);
+        let mut pages: Vec<PageNumber> = self.written.iter().copied().filter(holds).collect();
         pages.sort_unstable();
         pages.dedup();
 
@@ -75,12 +90,13 @@ impl Space {
             file: file.into(),
             image_pages: pages.len(),
             runs,
+            open: mirror::readable(&self.table),
             pristine: self.pristine,
             view: Reservation::new(SPACE)?,
             table: PageTable::new()?,
         };
-        snapshot.map_runs(&snapshot.view, false)?;
-        snapshot.map_table(&snapshot.table, false)?;
+        snapshot.map_runs(&snapshot.view, ProtFlags::READ)?;
+        snapshot.map_table(&snapshot.table, ProtFlags::READ)?;
         Ok(snapshot)
     }
 
@@ -107,8 +123,8 @@ impl Space {
     }
 
     pub(crate) fn page_bytes(&self, page: PageNumber) -> &[u8; PAGE] {
-        // SAFETY: a whole page inside the reservation, mapped readable while `self` lives;
-        // `&self` keeps writers away.
+        // SAFETY: a whole page inside the reservation, which the caller knows to be open; `&self`
+        // keeps writers away.
         unsafe { &*self.memory.base().add(page.offset()).cast::<[u8; PAGE]>() }
     }
 }
@@ -136,26 +152,36 @@ impl Snapshot {
         self.table.get(page)
     }
 
-    /// Maps the frozen pages and their table into a new space.
+    /// Maps the frozen pages and their table into a new space. The pages are closed.
     pub(crate) fn map_into(&self, memory: &Reservation, table: &PageTable) -> io::Result<()> {
-        self.map_runs(memory, true)?;
-        self.map_table(table, true)
+        self.map_runs(memory, ProtFlags::empty())?;
+        self.map_table(table, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    fn map_runs(&self, memory: &Reservation, writable: bool) -> io::Result<()> {
+    /// The pages that the guest may read.
+    pub(crate) fn open(&self) -> &[Range<usize>] {
+        &self.open
+    }
+
+    /// Borders between pages that the guest may read and others.
+    pub(crate) fn borders(&self) -> usize {
+        2 * self.open.len()
+    }
+
+    fn map_runs(&self, memory: &Reservation, protection: ProtFlags) -> io::Result<()> {
         self.runs.iter().try_for_each(|run| {
             memory.map_file(
                 run.first * PAGE,
                 run.pages * PAGE,
                 self.file.as_fd(),
                 run.file_offset,
-                writable,
+                protection,
             )
         })
     }
 
-    fn map_table(&self, table: &PageTable, writable: bool) -> io::Result<()> {
-        table.memory().map_file(0, PageTable::SIZE, self.file.as_fd(), 0, writable)
+    fn map_table(&self, table: &PageTable, protection: ProtFlags) -> io::Result<()> {
+        table.memory().map_file(0, PageTable::SIZE, self.file.as_fd(), 0, protection)
     }
 }
 

@@ -9,6 +9,8 @@
 //!          table: one byte a page = permissions, written?, in the snapshot?, private?
 //! ```
 //!
+//! * What the guest may not read, this process cannot touch either (`mirror`): the host's
+//!   protection follows the table.
 //! * A page that a sandbox never wrote is shared with every other sandbox of the program.
 //! * The first write to a page after a reset finds the page's `WRITTEN` bit clear; the page is
 //!   noted, and later writes see the bit set and cost nothing more. No signal, no system call.
@@ -24,6 +26,7 @@
 
 mod freeze;
 mod heap;
+mod mirror;
 pub mod native;
 mod reservation;
 mod reset;
@@ -41,6 +44,10 @@ pub const PAGE: usize = 4096;
 
 /// The size of a guest's address space, in bytes: every `u32` is an address in it.
 pub const SPACE: usize = 1 << 32;
+
+/// The end of the addresses that a guest can have. Neither the last page nor the first can be
+/// mapped.
+pub const END: usize = SPACE - PAGE;
 
 /// How many pages an address space has.
 pub(crate) const PAGES: usize = SPACE / PAGE;

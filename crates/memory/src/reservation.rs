@@ -5,13 +5,13 @@ use std::{ffi::c_void, io, os::fd::BorrowedFd, ptr};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 /// Inaccessible host memory on both sides of a reservation.
-const GUARD: usize = 64 << 10;
+pub(crate) const GUARD: usize = 64 << 10;
 
 /// Host address space with a guard on both sides; unmapped when dropped.
 ///
 /// ```text
-///   outer          base                          base + length
-///   │ GUARD (none) │ private, zero, read-write … │ GUARD (none) │
+///   outer          base                 base + length
+///   │ GUARD (none) │ private, zero …    │ GUARD (none) │
 /// ```
 pub(crate) struct Reservation {
     base: *mut u8,
@@ -29,17 +29,20 @@ impl Reservation {
     pub(crate) fn new(length: usize) -> io::Result<Self> {
         let outer = inaccessible(length + 2 * GUARD)?;
         // SAFETY: the whole of a mapping just made, which nobody else knows.
-        unsafe { Self::open(outer, length) }
+        let this = unsafe { Self::inside(outer, length) };
+        this.protect(0, length, true)?;
+        Ok(this)
     }
 
     /// Two reservations side by side: the base of the second lies [`distance`](Self::distance)
-    /// behind that of the first.
+    /// behind that of the first. All of the first can be accessed, and nothing of the second.
     pub(crate) fn pair(first: usize, second: usize) -> io::Result<(Self, Self)> {
         let outer = inaccessible(first + second + 4 * GUARD)?;
         // SAFETY: the first part of a mapping just made, which nobody else knows.
-        let first_half = unsafe { Self::open(outer, first)? };
+        let first_half = unsafe { Self::inside(outer, first) };
         // SAFETY: the rest of it; it has room for `second` and its guards.
-        let second_half = unsafe { Self::open(outer.add(first + 2 * GUARD), second)? };
+        let second_half = unsafe { Self::inside(outer.add(first + 2 * GUARD), second) };
+        first_half.protect(0, first, true)?;
         Ok((first_half, second_half))
     }
 
@@ -48,22 +51,17 @@ impl Reservation {
         first + 2 * GUARD
     }
 
-    /// Makes all but the guards of a range accessible.
+    /// All but the guards of a range.
     ///
     /// # Safety
-    /// `length + 2 * GUARD` bytes from `outer` on are mapped, inaccessible, and the caller's alone.
-    unsafe fn open(outer: *mut u8, length: usize) -> io::Result<Self> {
+    /// `length + 2 * GUARD` bytes from `outer` on are mapped, and the caller's alone.
+    unsafe fn inside(outer: *mut u8, length: usize) -> Self {
         // SAFETY: `GUARD` is less than the length of the range.
-        let base = unsafe { outer.add(GUARD) };
-        let this = Self { base, length };
-        // SAFETY: the range is inside the mapping just made, which nobody else knows.
-        unsafe {
-            rustix::mm::mprotect(base.cast(), length, MprotectFlags::READ | MprotectFlags::WRITE)?;
-        }
+        let this = Self { base: unsafe { outer.add(GUARD) }, length };
         // A huge page would make one written byte cost 2 MiB. Kernels without huge pages refuse,
         // which is as good.
         let _ = this.advise(0, length, Advice::LinuxNoHugepage);
-        Ok(this)
+        this
     }
 
     /// The host address of the first byte. Valid for `length` bytes while `self` lives.
@@ -81,22 +79,32 @@ impl Reservation {
         length: usize,
         file: BorrowedFd<'_>,
         file_offset: u64,
-        writable: bool,
+        protection: ProtFlags,
     ) -> io::Result<()> {
         self.check(offset, length);
-        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
         // SAFETY: `check` keeps the range inside our own mapping. Views of it are derived from
         // `&Space`/`&mut Space`, and the callers have the only reference while they build one.
         unsafe {
             rustix::mm::mmap(
                 self.base.add(offset).cast::<c_void>(),
                 length,
-                ProtFlags::READ | write,
+                protection,
                 MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
                 file,
                 file_offset,
             )?;
         }
+        Ok(())
+    }
+
+    /// Lets the process read and write a range, or not touch it. What it holds stays.
+    pub(crate) fn protect(&self, offset: usize, length: usize, open: bool) -> io::Result<()> {
+        self.check(offset, length);
+        let flags =
+            if open { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::empty() };
+        // SAFETY: `check` keeps the range inside our own mapping. No view of it is alive while its
+        // access changes: views borrow the `Space` that changes it.
+        unsafe { rustix::mm::mprotect(self.base.add(offset).cast::<c_void>(), length, flags)? };
         Ok(())
     }
 

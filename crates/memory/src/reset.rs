@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::{
-    PAGE, Space,
+    PAGE, PAGES, Space,
     table::{ACCESS, IMAGE, PRIVATE, PageNumber, RECENT, WRITTEN},
 };
 
@@ -21,13 +21,15 @@ impl Space {
     /// If the space was not made from a snapshot.
     pub fn reset(&mut self) -> io::Result<()> {
         let Some(snapshot) = self.snapshot.take() else { panic!("reset without a snapshot") };
+        self.open_as_in(&snapshot)?;
         for &page in &self.written {
             let entry = self.table.get(page);
             if entry & WRITTEN == 0 {
                 continue;
             }
-            // SAFETY: a whole page inside the reservation, which is mapped writable; `&mut self`
-            // makes the access exclusive; the source is another mapping.
+            // SAFETY: a whole page inside the reservation; it is open, since a page that was written
+            // and is not needed by the snapshot was just dealt with. `&mut self` makes the access
+            // exclusive; the source is another mapping.
             unsafe {
                 self.memory
                     .base()
@@ -38,13 +40,7 @@ impl Space {
             self.table.set(page, entry & !WRITTEN);
         }
         self.forget_written();
-        for range in std::mem::take(&mut self.changed) {
-            for index in range {
-                let page = PageNumber::new(index);
-                let kept = self.table.get(page) & !(ACCESS | IMAGE);
-                self.table.set(page, kept | snapshot.entry(page));
-            }
-        }
+        self.restore_access(&snapshot)?;
         self.pristine = snapshot.is_pristine();
         self.snapshot = Some(snapshot);
         self.resets = self.resets.wrapping_add(1);
@@ -85,16 +81,21 @@ impl Space {
     /// behind "a reset restores everything". Looks at every page this space holds memory for.
     pub fn differs_from_snapshot(&self) -> Option<u32> {
         let snapshot = self.snapshot.as_ref()?;
+        let hidden = self.open_hidden(0..PAGES);
         let bytes_differ = self
             .private
             .iter()
+            .filter(|page| self.table.get(**page) & PRIVATE != 0)
             .find(|page| self.page_bytes(**page) != snapshot.page_bytes(**page))
             .copied();
         let access_differs = || {
-            (0..crate::PAGES).map(PageNumber::new).find(|page| {
+            (0..PAGES).map(PageNumber::new).find(|page| {
                 (self.table.get(*page) ^ snapshot.entry(*page)) & (ACCESS | IMAGE) != 0
             })
         };
-        bytes_differ.or_else(access_differs).map(|page| page.offset() as u32)
+        let differs = bytes_differ.or_else(access_differs).map(|page| page.offset() as u32);
+        let closed = hidden.and_then(|hidden| self.close_again(hidden));
+        debug_assert!(closed.is_ok(), "{closed:?}");
+        differs
     }
 }

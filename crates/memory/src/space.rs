@@ -3,11 +3,12 @@
 use std::{io, ops::Range, sync::Arc};
 
 use crate::{
-    PAGE, PAGES, SPACE, Snapshot, native,
+    PAGE, PAGES, SPACE, Snapshot,
+    mirror::Mirror,
+    native,
     reservation::Reservation,
     table::{
-        ACCESS, Access, EXECUTE, IMAGE, PRIVATE, PageNumber, PageTable, READ, READY, RECENT, WRITE,
-        WRITTEN,
+        Access, EXECUTE, IMAGE, PRIVATE, PageNumber, PageTable, READ, READY, RECENT, WRITE, WRITTEN,
     },
 };
 
@@ -39,6 +40,7 @@ pub struct Space {
     fresh_limit: usize,
     pub(crate) pristine: bool,
     pub(crate) resets: u32,
+    pub(crate) mirror: Mirror,
 }
 
 /// More ranges than this are merged into one.
@@ -62,6 +64,7 @@ impl Space {
             fresh_limit: pages_in(limit),
             pristine: true,
             resets: 0,
+            mirror: Mirror::new(0),
         })
     }
 
@@ -72,6 +75,8 @@ impl Space {
         snapshot.map_into(&this.memory, &this.table)?;
         this.fresh_limit = this.fresh_limit.saturating_sub(snapshot.image_pages());
         this.pristine = snapshot.is_pristine();
+        this.mirror = Mirror::new(snapshot.borders());
+        this.mirror(&snapshot)?;
         this.snapshot = Some(snapshot);
         Ok(this)
     }
@@ -80,8 +85,8 @@ impl Space {
     #[inline(always)]
     pub fn load<const N: usize>(&self, address: u32) -> Result<[u8; N], Denied> {
         if self.table.get(PageNumber::of(address)) & READ != 0 && within_page::<N>(address) {
-            // SAFETY: all `N` bytes lie in one page of the reservation, which is mapped readable
-            // as long as `self` lives.
+            // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may read,
+            // so it is open as long as `self` is borrowed.
             Ok(unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().read() })
         } else {
             self.load_slowly(address)
@@ -101,8 +106,8 @@ impl Space {
     pub fn store<const N: usize>(&mut self, address: u32, bytes: [u8; N]) -> Result<(), Denied> {
         let entry = self.table.get(PageNumber::of(address));
         if entry & READY != 0 && within_page::<N>(address) {
-            // SAFETY: all `N` bytes lie in one page of the reservation, which is mapped writable
-            // as long as `self` lives, and `&mut self` makes the access exclusive.
+            // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may write
+            // and so read, so it is open; `&mut self` makes the access exclusive.
             unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().write(bytes) };
             Ok(())
         } else {
@@ -123,7 +128,8 @@ impl Space {
         if address & 1 != 0 || self.table.get(PageNumber::of(address)) & EXECUTE == 0 {
             return Err(Denied::Protection);
         }
-        // SAFETY: an even address leaves two bytes in its page, which is mapped readable.
+        // SAFETY: an even address leaves two bytes in its page, which the guest may execute and so
+        // read, so it is open.
         let bytes = unsafe { self.memory.base().add(address as usize).cast::<[u8; 2]>().read() };
         Ok(u16::from_le_bytes(bytes))
     }
@@ -142,8 +148,8 @@ impl Space {
                 return Err(Denied::Protection);
             }
         }
-        // SAFETY: `pages_of` keeps the range inside the reservation, which is mapped readable as
-        // long as `self` lives; while the slice lives, `&self` keeps writers away.
+        // SAFETY: `pages_of` keeps the range inside the reservation, and the guest may read it, so
+        // it is open; while the slice lives, `&self` keeps writers and changes of access away.
         Ok(unsafe { std::slice::from_raw_parts(self.memory.base().add(address as usize), length) })
     }
 
@@ -217,14 +223,21 @@ impl Space {
         (self.private.len() * PAGE) as u64
     }
 
-    /// Makes a range of pages present, zero, and accessible as told.
+    /// Makes a range of pages present, zero, and accessible as told. The first and the last page
+    /// of the address space stay as they are, here and everywhere.
     ///
     /// # Panics
-    /// If the range is not made of whole pages inside the address space. (So in `unmap` and
-    /// `protect`: system calls check their arguments before they come here.)
+    /// If the range is not made of whole pages inside the address space (so in `unmap` and
+    /// `protect`: system calls check their arguments before they come here), or if the host has
+    /// no mappings left.
     pub fn map(&mut self, start: u64, length: u64, access: Access) {
         let range = page_range(start, length);
+        self.discard_fresh(range.clone());
+        let hidden = self.open_hidden(range.clone());
+        assert!(hidden.is_ok(), "cannot open guest memory: {hidden:?}");
         self.clear(range.clone());
+        let closed = self.close_again(hidden.unwrap_or(0..0));
+        assert!(closed.is_ok(), "cannot close guest memory: {closed:?}");
         self.set_access(range, access);
     }
 
@@ -247,8 +260,11 @@ impl Space {
             self.note_write(page)?;
         }
         self.pristine = pristine;
-        // SAFETY: `pages_of` keeps the range inside the reservation, which is mapped writable;
-        // `&mut self` makes the access exclusive, and `bytes` cannot overlap it.
+        let end = (address as usize + bytes.len()).div_ceil(PAGE);
+        let hidden = self.open_hidden(address as usize / PAGE..end).map_err(|_| Denied::Limit)?;
+        // SAFETY: `pages_of` keeps the range inside the reservation, and it is open: either the
+        // guest may read it, or it was just opened. `&mut self` makes the access exclusive, and
+        // `bytes` cannot overlap it.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -256,24 +272,10 @@ impl Space {
                 bytes.len(),
             );
         }
-        Ok(())
+        self.close_again(hidden).map_err(|_| Denied::Limit)
     }
 
-    fn set_access(&mut self, range: Range<usize>, access: Access) {
-        for index in range.clone() {
-            let page = PageNumber::new(index);
-            let entry = self.table.get(page);
-            if entry & EXECUTE != 0 && entry & ACCESS != access.bits() {
-                self.pristine = false;
-            }
-            self.table.set(page, entry & !ACCESS | access.bits());
-        }
-        if self.snapshot.is_some() {
-            self.note_change(range);
-        }
-    }
-
-    fn note_change(&mut self, range: Range<usize>) {
+    pub(crate) fn note_change(&mut self, range: Range<usize>) {
         if let Some(last) = self.changed.last_mut()
             && range.start <= last.end
             && last.start <= range.end
@@ -290,9 +292,8 @@ impl Space {
         }
     }
 
-    /// Makes every page of a range zero.
+    /// Makes every page of a range zero. Those that hold something are open.
     fn clear(&mut self, range: Range<usize>) {
-        self.discard_fresh(range.clone());
         for index in range {
             let page = PageNumber::new(index);
             let entry = self.table.get(page);
@@ -305,8 +306,8 @@ impl Space {
             // A page that the snapshot has bytes for is never fresh, so this is within the limit.
             let noted = self.note_write(page);
             debug_assert!(noted.is_ok());
-            // SAFETY: a whole page inside the reservation, which is mapped writable; `&mut self`
-            // makes the access exclusive.
+            // SAFETY: a whole page inside the reservation, which is open; `&mut self` makes the
+            // access exclusive.
             unsafe { self.memory.base().add(page.offset()).write_bytes(0, PAGE) };
         }
     }

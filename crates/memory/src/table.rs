@@ -4,7 +4,8 @@ use std::io;
 
 use crate::{PAGES, reservation::Reservation};
 
-/// What a guest may do with a page.
+/// What a guest may do with a page. As on Linux for RISC-V, no page can be written or executed
+/// without being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access(u8);
 
@@ -14,9 +15,9 @@ impl Access {
     /// Loads.
     pub const READ: Self = Self(READ);
     /// Stores.
-    pub const WRITE: Self = Self(WRITE);
+    pub const WRITE: Self = Self(READ | WRITE);
     /// Instruction fetch.
-    pub const EXECUTE: Self = Self(EXECUTE);
+    pub const EXECUTE: Self = Self(READ | EXECUTE);
 
     /// Both of two accesses.
     #[must_use]
@@ -27,9 +28,13 @@ impl Access {
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
+
+    pub(crate) const fn is_readable(self) -> bool {
+        self.0 & READ != 0
+    }
 }
 
-/// The guest may load from the page.
+/// The guest may load from the page, and so can the host ([`crate::mirror`]).
 pub(crate) const READ: u8 = 1;
 /// The guest may store to the page.
 pub(crate) const WRITE: u8 = 2;

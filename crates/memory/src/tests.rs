@@ -1,10 +1,13 @@
 //! What a space promises, and a random walk against a model that copies everything.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use proptest::prelude::*;
 
-use crate::{Access, Denied, PAGE, SHRINK_PERIOD, Space};
+use crate::{
+    Access, Denied, PAGE, SHRINK_PERIOD, SPACE, Snapshot, Space,
+    table::{PageNumber, READ},
+};
 
 const RW: Access = Access::READ.and(Access::WRITE);
 const LIMIT: u64 = 1 << 20;
@@ -42,15 +45,22 @@ fn an_access_across_a_page_end_needs_both_pages() {
 }
 
 #[test]
-fn the_end_of_the_address_space_does_not_wrap() {
+fn both_ends_of_the_address_space_stay_without_access() {
     let mut space = Space::new(LIMIT).unwrap();
-    space.map(0, 0x1000, RW);
-    space.map(0xffff_f000, 0x1000, RW);
+    for (start, length) in [(0, 0x2000), (0xffff_e000, 0x2000)] {
+        space.map(start, length, RW);
+        space.protect(start, length, RW.and(Access::EXECUTE));
+    }
+    assert_eq!(space.store(0xfff, [1]), Err(Denied::Protection));
+    space.store(0x1000, [1]).unwrap();
+    space.store(0xffff_effc, [1; 4]).unwrap();
+    assert_eq!(space.load::<4>(0xffff_effe), Err(Denied::Protection));
+    assert_eq!(space.store(0xffff_f000, [1]), Err(Denied::Protection));
     assert_eq!(space.store(0xffff_fffe, [1; 4]), Err(Denied::Protection));
-    space.store(0xffff_fffc, [1; 4]).unwrap();
     assert!(space.view(0xffff_ffff, 2).is_err());
     assert!(space.view(1, usize::MAX).is_err());
     assert_eq!(space.view(0xffff_ffff, 0).unwrap().len(), 0);
+    assert!(Snapshot::borders(&space.freeze().unwrap()) == 4);
 }
 
 #[test]
@@ -147,15 +157,17 @@ enum Step {
     Map(u64, u64),
     Unmap(u64, u64),
     Protect(u64, u64, bool),
+    Hide(u64, u64),
     Store(u32, u8),
     Reset,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let range = (0u64..96, 1u64..40);
+    let range = (1u64..96, 1u64..40);
     prop_oneof![
         range.clone().prop_map(|(start, pages)| Step::Map(start, pages)),
         range.clone().prop_map(|(start, pages)| Step::Unmap(start, pages)),
+        range.clone().prop_map(|(start, pages)| Step::Hide(start, pages)),
         (range, any::<bool>()).prop_map(|((start, pages), w)| Step::Protect(start, pages, w)),
         (0u32..136 * PAGE as u32, any::<u8>()).prop_map(|(at, byte)| Step::Store(at, byte)),
         (0u32..136 * PAGE as u32, any::<u8>()).prop_map(|(at, byte)| Step::Store(at, byte)),
@@ -163,8 +175,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a page is in the model: whether it may be written, and its bytes that are not zero.
-type Model = BTreeMap<u64, (bool, BTreeMap<usize, u8>)>;
+/// What a page is in the model: what the guest may do, and its bytes that are not zero.
+type Model = BTreeMap<u64, (Access, BTreeMap<usize, u8>)>;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -197,23 +209,20 @@ fn take(space: &mut Space, model: &mut Model, snapshot: &Model, step: &Step) {
     match *step {
         Step::Map(start, pages) => {
             space.map(start * page, pages * page, RW);
-            model.extend((start..start + pages).map(|page| (page, (true, BTreeMap::new()))));
+            model.extend((start..start + pages).map(|page| (page, (RW, BTreeMap::new()))));
         }
         Step::Unmap(start, pages) => {
             space.unmap(start * page, pages * page);
             model.retain(|page, _| !(start..start + pages).contains(page));
         }
         Step::Protect(start, pages, write) => {
-            // As a system call would: only pages that are mapped.
-            for index in (start..start + pages).filter(|index| model.contains_key(index)) {
-                space.protect(index * page, page, if write { RW } else { Access::READ });
-            }
-            model.range_mut(start..start + pages).for_each(|(_, entry)| entry.0 = write);
+            protect(space, model, start..start + pages, if write { RW } else { Access::READ });
         }
+        Step::Hide(start, pages) => protect(space, model, start..start + pages, Access::NONE),
         Step::Store(at, byte) => {
             let stored = space.store(at, [byte]);
             match model.get_mut(&(u64::from(at) / page)) {
-                Some((true, bytes)) => {
+                Some((access, bytes)) if *access == RW => {
                     assert_eq!(stored, Ok(()));
                     bytes.insert(at as usize % PAGE, byte);
                 }
@@ -227,11 +236,21 @@ fn take(space: &mut Space, model: &mut Model, snapshot: &Model, step: &Step) {
     }
 }
 
+/// As a system call would: only pages that are mapped.
+fn protect(space: &mut Space, model: &mut Model, pages: Range<u64>, access: Access) {
+    for (index, (is, _)) in model.range_mut(pages) {
+        space.protect(index * PAGE as u64, PAGE as u64, access);
+        *is = access;
+    }
+}
+
 fn check(space: &Space, model: &Model) {
+    check_host(space);
     for index in 0..140u64 {
         let seen = space.view((index * PAGE as u64) as u32, PAGE);
         match model.get(&index) {
             None => assert!(seen.is_err()),
+            Some((access, _)) if *access == Access::NONE => assert!(seen.is_err()),
             Some((_, bytes)) => {
                 let mut expected = [0; PAGE];
                 bytes.iter().for_each(|(offset, byte)| expected[*offset] = *byte);
@@ -239,4 +258,124 @@ fn check(space: &Space, model: &Model) {
             }
         }
     }
+}
+
+/// The host's mappings of guest memory, as the kernel tells: ranges of pages, and whether they are
+/// open.
+fn mappings(space: &Space) -> Vec<(Range<usize>, bool)> {
+    let base = space.memory.base() as usize;
+    std::fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            let (start, end) = words.next()?.split_once('-')?;
+            let page = |text| {
+                let address = usize::from_str_radix(text, 16).unwrap();
+                address.saturating_sub(base).min(SPACE) / PAGE
+            };
+            let pages = page(start)..page(end);
+            (!pages.is_empty()).then(|| (pages, words.next().unwrap().starts_with("rw")))
+        })
+        .collect()
+}
+
+/// The host's protection is as the table says.
+fn check_host(space: &Space) {
+    for (pages, is_open) in mappings(space) {
+        for index in pages.start..pages.end.min(200) {
+            let access = space.table.get(PageNumber::new(index));
+            assert_eq!(is_open, access & READ != 0, "page {index}");
+        }
+    }
+}
+
+#[test]
+fn changes_of_access_that_the_host_need_not_know_cost_no_mapping() {
+    let mut space = booted();
+    let before = mappings(&space);
+    space.protect(0x1000, 0x1000, RW);
+    space.protect(0x2000, 0x2000, Access::READ);
+    assert_eq!(mappings(&space), before);
+    check_host(&space);
+    space.protect(0x2000, 0x1000, Access::NONE);
+    space.unmap(0x1000, 0x1000);
+    check_host(&space);
+    space.reset().unwrap();
+    assert_eq!(mappings(&space), before);
+}
+
+#[test]
+fn hidden_bytes_stay_until_they_are_unmapped_or_reset() {
+    let mut space = booted();
+    space.map(0x10_0000, 0x2000, RW);
+    space.store(0x10_0000, *b"x").unwrap();
+    space.store(0x2000, *b"x").unwrap();
+    for page in [0x2000, 0x10_0000] {
+        space.protect(page, 0x1000, Access::NONE);
+        assert_eq!(space.load::<1>(page as u32), Err(Denied::Protection));
+        space.protect(page, 0x1000, Access::READ);
+        assert_eq!(space.load(page as u32), Ok(*b"x"));
+        space.protect(page, 0x1000, Access::NONE);
+    }
+    space.reset().unwrap();
+    assert_eq!(space.differs_from_snapshot(), None);
+    check_host(&space);
+    space.map(0x10_0000, 0x1000, RW);
+    assert_eq!(space.load(0x10_0000), Ok([0]));
+    assert_eq!(space.load(0x2000), Ok(*b"abc"));
+}
+
+#[test]
+fn a_program_may_be_loaded_where_it_cannot_be_read() {
+    let mut space = Space::new(LIMIT).unwrap();
+    space.protect(0x1000, 0x1000, Access::NONE);
+    space.initialise(0x1ffe, b"abcd").unwrap();
+    check_host(&space);
+    let snapshot = Arc::new(space.freeze().unwrap());
+    check_host(&space);
+    let mut space = Space::from_snapshot(snapshot, LIMIT).unwrap();
+    check_host(&space);
+    space.protect(0x1000, 0x2000, Access::READ);
+    assert_eq!(space.load(0x1ffe), Ok(*b"abcd"));
+    space.map(0x1000, 0x1000, Access::NONE);
+    space.protect(0x1000, 0x1000, Access::READ);
+    assert_eq!(space.load(0x1ffe), Ok([0, 0, b'c', b'd']));
+    space.reset().unwrap();
+    assert_eq!(space.differs_from_snapshot(), None);
+    check_host(&space);
+}
+
+#[test]
+fn a_guest_cannot_use_up_the_mappings_of_the_host() {
+    let mut space = booted();
+    let before = mappings(&space);
+    for page in (0x1000..0x8000).step_by(2) {
+        space.map(page * PAGE as u64, PAGE as u64, RW);
+    }
+    assert!(!space.is_mirrored());
+    assert!(mappings(&space).len() < before.len() + 8, "everything is open");
+    assert_eq!(space.load(0x100_0000), Ok([0]));
+    assert_eq!(space.load::<1>(0x100_1000), Err(Denied::Protection));
+    space.store(0x100_0000, [7]).unwrap();
+    space.reset().unwrap();
+    assert!(space.is_mirrored());
+    assert_eq!(mappings(&space), before);
+    assert_eq!(space.differs_from_snapshot(), None);
+    assert_eq!(space.load::<1>(0x100_0000), Err(Denied::Protection));
+}
+
+#[test]
+fn a_snapshot_in_many_pieces_is_not_mirrored() {
+    let mut space = Space::new(LIMIT).unwrap();
+    for page in (0x1000..0x8000).step_by(2) {
+        space.map(page * PAGE as u64, PAGE as u64, RW);
+    }
+    let snapshot = Arc::new(space.freeze().unwrap());
+    let mut space = Space::from_snapshot(snapshot, LIMIT).unwrap();
+    assert!(!space.is_mirrored());
+    space.unmap(0x100_0000, 0x400_0000);
+    space.reset().unwrap();
+    assert_eq!(space.load(0x100_0000), Ok([0]));
+    assert!(!space.is_mirrored());
 }

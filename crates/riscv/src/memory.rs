@@ -1,7 +1,7 @@
 //! Guest memory of this engine, as the Linux layer sees it.
 
 use sandtide_linux::{GuestMemory, MemoryError, Protection};
-use sandtide_memory::{Access, Denied, SPACE, Space};
+use sandtide_memory::{Access, Denied, END, Space};
 
 /// A [`Space`], behind the trait of the Linux layer.
 #[repr(transparent)]
@@ -27,8 +27,6 @@ pub(crate) fn denied(denied: Denied) -> MemoryError {
 
 pub(crate) fn access(protection: Protection) -> Access {
     let Protection { read, write, execute } = protection;
-    // As on Linux for RISC-V: no page can be written or executed without being read.
-    let read = read || write || execute;
     [(read, Access::READ), (write, Access::WRITE), (execute, Access::EXECUTE)]
         .into_iter()
         .filter(|(granted, _)| *granted)
@@ -37,7 +35,7 @@ pub(crate) fn access(protection: Protection) -> Access {
 
 impl GuestMemory for Memory {
     fn end(&self) -> u64 {
-        SPACE as u64
+        END as u64
     }
 
     fn view(&self, address: u64, length: u64) -> Result<&[u8], MemoryError> {
