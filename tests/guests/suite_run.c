@@ -20,6 +20,24 @@ static int copy(int from, int to)
     return length < 0;
 }
 
+__attribute__((noinline)) static void compute(int rounds)
+{
+    for (volatile int i = 0; i < rounds; i++)
+        ;
+}
+
+__attribute__((noinline)) static void hot(void)
+{
+    compute(900000);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void cold(void)
+{
+    compute(100000);
+    __asm__ volatile("");
+}
+
 int main(int count, char **arguments)
 {
     const char *way = count > 1 ? arguments[1] : "";
@@ -48,6 +66,11 @@ int main(int count, char **arguments)
     else if (strcmp(way, "spin") == 0)
         for (volatile int i = 0;; i++)
             ;
+    else if (strcmp(way, "compute") == 0)
+        for (int i = 0; i < 10; i++) {
+            hot();
+            cold();
+        }
     else if (strcmp(way, "sleep") == 0) {
         struct timespec hour = {3600, 0};
         nanosleep(&hour, NULL);

@@ -88,6 +88,36 @@ fn limits_end_it() {
 }
 
 #[test]
+fn a_profile_names_the_functions_that_compute() {
+    let Some(program) = guest("suite_run.c") else { return };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let folded = directory.path().join("folded");
+    let option = format!("--profile={}", folded.display());
+    for mode in ["auto", "off"] {
+        let ended = run(&program, &["--translate", mode, &option], &["compute"], b"");
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
+        // Of a row: own, with callees, translated, function.
+        let row = |function: &str| -> Vec<f64> {
+            let line = ended.stderr.lines().find(|line| line.ends_with(&format!("  {function}")));
+            let line = line.unwrap_or_else(|| panic!("no {function}: {}", ended.stderr));
+            line.split(' ').filter_map(|word| word.parse().ok()).collect()
+        };
+        let [compute, hot, cold] = ["compute", "hot", "cold"].map(row);
+        assert!(compute[0] > 99.0 && compute[1] > 99.0, "{}", ended.stderr);
+        assert_eq!(compute[2] > 90.0, mode == "auto", "{}", ended.stderr);
+        // Exact in instructions, whatever the machine does: only the draw of samples varies.
+        assert!((88.0..92.0).contains(&hot[1]), "{}", ended.stderr);
+        assert!((8.0..12.0).contains(&cold[1]), "{}", ended.stderr);
+        let stacks = fs::read_to_string(&folded).expect("it was written");
+        let weight = |stack: &str| -> u64 {
+            let line = stacks.lines().find_map(|line| line.split_once(stack)?.1.parse().ok());
+            line.unwrap_or_else(|| panic!("no {stack}: {stacks}"))
+        };
+        assert!(weight(";main;hot;compute ") > 7 * weight(";main;cold;compute "), "{stacks}");
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_our_error() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let garbage = directory.path().join("garbage");

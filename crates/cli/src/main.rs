@@ -8,6 +8,7 @@ mod commands;
 mod engines;
 mod exchange;
 mod observe;
+mod profile;
 mod report;
 mod signals;
 mod translate;

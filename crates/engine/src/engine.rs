@@ -2,7 +2,7 @@
 
 use std::{io::Read, sync::Arc, task::Context, time::Instant};
 
-use crate::{Console, Exchange, Fault, Limits, ProgramId, ProgramSource, Slice, Usage};
+use crate::{Console, Exchange, Fault, Limits, Profile, ProgramId, ProgramSource, Slice, Usage};
 
 /// A way of running programs.
 pub trait Engine: Send + Sync {
@@ -30,6 +30,19 @@ pub trait Engine: Send + Sync {
         stdin: Box<dyn Read + Send>,
         console: Arc<dyn Console>,
     ) -> Result<Result<u8, Fault>, LoadError>;
+
+    /// As [`Engine::execute`], and fills in where the program has spent its instructions, however
+    /// it ended. An engine that cannot tell leaves the profile as it is.
+    fn profile(
+        &self,
+        source: &ProgramSource,
+        limits: &Limits,
+        stdin: Box<dyn Read + Send>,
+        console: Arc<dyn Console>,
+        _profile: &mut Profile,
+    ) -> Result<Result<u8, Fault>, LoadError> {
+        self.execute(source, limits, stdin, console)
+    }
 }
 
 /// The code of a tenant: loaded, verified, initialised; immutable and shared.

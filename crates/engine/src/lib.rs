@@ -21,6 +21,7 @@ mod engine;
 mod exchange;
 mod fault;
 mod limits;
+mod profile;
 mod response;
 mod source;
 
@@ -33,5 +34,6 @@ pub use engine::{
 pub use exchange::{Exchange, ExchangeId, Purpose};
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use limits::{Limits, Slice, Usage};
+pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
 pub use source::{FileGrant, ProgramId, ProgramSource, Translate};

@@ -2,16 +2,18 @@
 
 use std::{
     io::Read,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use sandtide_abi::call;
-use sandtide_engine::{Console, Events, Fault, Limits, LoadError, ProgramSource};
+use sandtide_engine::{Console, Events, Fault, Limits, LoadError, Profile, ProgramSource};
 use sandtide_linux::{Cpu as _, protocol::Booting};
 
 use crate::{
     machine::{Bounds, End, Machine, Stop},
     place::{Loaded, place},
+    profiler::Profiler,
     symbols::Symbols,
 };
 
@@ -102,14 +104,18 @@ fn settle(
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, and fills in a profile if there is one.
 pub(crate) fn execute(
     source: &ProgramSource,
     limits: &Limits,
     mut stdin: Box<dyn Read + Send>,
     console: &dyn Console,
+    profile: Option<&mut Profile>,
 ) -> Result<Result<u8, Fault>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits)?;
+    let symbols = Arc::new(symbols);
+    machine.profiler = profile.is_some().then(|| Profiler::new(Arc::clone(&symbols)).into());
+    let start = Instant::now();
     let mut calls = Booting::default();
     let mut bounds = bounds(limits.instructions, limits.wall_time);
     let end = loop {
@@ -129,6 +135,10 @@ pub(crate) fn execute(
         }
     };
     console.flush();
+    if let (Some(profile), Some(profiler)) = (profile, machine.profiler) {
+        profile.time = start.elapsed();
+        profiler.finish(profile);
+    }
     Ok(end)
 }
 

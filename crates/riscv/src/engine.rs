@@ -2,7 +2,7 @@
 
 use std::{io::Read, sync::Arc};
 
-use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Program, ProgramSource};
+use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Profile, Program, ProgramSource};
 
 use crate::{boot, elf, program};
 
@@ -43,6 +43,17 @@ impl Engine for RiscvEngine {
         stdin: Box<dyn Read + Send>,
         console: Arc<dyn Console>,
     ) -> Result<Result<u8, Fault>, LoadError> {
-        boot::execute(source, limits, stdin, &*console)
+        boot::execute(source, limits, stdin, &*console, None)
+    }
+
+    fn profile(
+        &self,
+        source: &ProgramSource,
+        limits: &Limits,
+        stdin: Box<dyn Read + Send>,
+        console: Arc<dyn Console>,
+        profile: &mut Profile,
+    ) -> Result<Result<u8, Fault>, LoadError> {
+        boot::execute(source, limits, stdin, &*console, Some(profile))
     }
 }

@@ -18,6 +18,7 @@ mod isa;
 mod machine;
 mod memory;
 mod place;
+mod profiler;
 mod program;
 mod registers;
 mod sandbox;

@@ -13,6 +13,7 @@ use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, Signa
 use crate::{
     isa::{Code, Cpu, Exit},
     memory::Memory,
+    profiler::Profiler,
     registers::SIGNAL_RETURN,
     symbols::Symbols,
     translate::{Translation, run_translated},
@@ -49,6 +50,8 @@ pub(crate) struct Machine {
     pub(crate) calls: u64,
     /// Time that the guest has run since then.
     cpu_time: Duration,
+    /// Looks where the program is, if somebody wants to know.
+    pub(crate) profiler: Option<Box<Profiler>>,
     /// What each run of the guest has come to.
     #[cfg(test)]
     pub(crate) trace: Option<Vec<crate::translate::Run>>,
@@ -163,6 +166,7 @@ impl Machine {
             instructions: 0,
             calls: 0,
             cpu_time: Duration::ZERO,
+            profiler: None,
             #[cfg(test)]
             trace: None,
         }
@@ -220,7 +224,8 @@ impl Machine {
                 self.process.preempt();
                 return None;
             }
-            let granted = left.min(bounds.chunk).min(quantum);
+            let to_sample = self.profiler.as_ref().map_or(u64::MAX, |profiler| profiler.left());
+            let granted = left.min(bounds.chunk).min(quantum).min(to_sample);
             let mut budget = granted;
             let written = self.memory.0.written_pages();
             let (cpu, space) = (self.process.cpu(), &mut self.memory.0);
@@ -232,6 +237,10 @@ impl Machine {
             }
             let used = granted - budget;
             self.instructions += used;
+            if let Some(profiler) = &mut self.profiler {
+                let cpu = self.process.cpu();
+                profiler.ran(used, std::mem::take(&mut cpu.translated), cpu, &self.memory);
+            }
             quantum -= used;
             let written = self.memory.0.written_pages() - written;
             bounds.spend(used + written as u64 * WRITE_COST);
@@ -309,13 +318,7 @@ impl Machine {
     }
 
     fn backtrace(&mut self, symbols: &Symbols) -> Vec<Location> {
-        let cpu = self.process.cpu();
-        let (pc, registers) = (cpu.pc, cpu.integers());
-        let space = &self.memory.0;
-        symbols.backtrace(pc, registers, |address| {
-            let address = u32::try_from(address).ok()?;
-            space.load::<8>(address).ok().map(u64::from_le_bytes)
-        })
+        symbols.backtrace(self.process.cpu(), &self.memory)
     }
 }
 

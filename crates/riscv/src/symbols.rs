@@ -3,7 +3,7 @@
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind, read::elf::ElfFile64};
 use sandtide_engine::Location;
 
-use crate::unwind::UnwindTable;
+use crate::{isa::Cpu, memory::Memory, unwind::UnwindTable};
 
 /// A file may name at most this many functions; the rest have no names.
 const MOST_FUNCTIONS: usize = 1 << 18;
@@ -15,6 +15,15 @@ pub(crate) struct Symbols {
     functions: Box<[Function]>,
     names: Box<str>,
     unwind: UnwindTable,
+}
+
+/// A function, cheap to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FunctionAt {
+    /// By its number.
+    Named(u32),
+    /// By the address where it begins, or if that is not known by the address that was looked for.
+    Nameless(u64),
 }
 
 #[derive(Debug)]
@@ -68,31 +77,63 @@ impl Symbols {
 
     /// A code address with the name of its function.
     pub(crate) fn locate(&self, pc: u64) -> Location {
-        let after = self.functions.partition_point(|function| u64::from(function.address) <= pc);
-        let symbol = self.functions[..after].last().and_then(|function| {
-            let offset = pc - u64::from(function.address);
-            // Hand-written functions often have no length.
-            let inside = offset < u64::from(function.length.max(1)) || function.length == 0;
-            let range =
-                function.name as usize..function.name as usize + function.name_length as usize;
-            inside.then(|| (self.names[range].to_owned(), offset))
+        let symbol = self.index(pc).map(|index| {
+            let function = &self.functions[index];
+            (self.name_of(function).to_owned(), pc - u64::from(function.address))
         });
         Location { pc, symbol }
     }
 
-    /// Where a thread is, innermost first, with its callers. `load` reads 8 bytes of its memory.
-    pub(crate) fn backtrace(
-        &self,
-        pc: u64,
-        registers: [u64; 32],
-        load: impl Fn(u64) -> Option<u64>,
-    ) -> Vec<Location> {
-        let callers = self.unwind.callers(pc, registers, load);
+    /// Where a thread is, innermost first, with its callers.
+    pub(crate) fn backtrace(&self, cpu: &Cpu, memory: &Memory) -> Vec<Location> {
         // A return address may lie behind the end of a function that ends in a call.
         let behind_call = |caller: u64| {
             let call = self.locate(caller.wrapping_sub(1));
             Location { pc: caller, symbol: call.symbol.map(|(name, offset)| (name, offset + 1)) }
         };
-        std::iter::once(self.locate(pc)).chain(callers.into_iter().map(behind_call)).collect()
+        let callers = self.callers(cpu, memory).into_iter().map(behind_call);
+        std::iter::once(self.locate(cpu.pc)).chain(callers).collect()
+    }
+
+    /// The return addresses of a thread's callers, innermost first.
+    pub(crate) fn callers(&self, cpu: &Cpu, memory: &Memory) -> Vec<u64> {
+        self.unwind.callers(cpu.pc, cpu.integers(), |address| {
+            let address = u32::try_from(address).ok()?;
+            memory.0.load::<8>(address).ok().map(u64::from_le_bytes)
+        })
+    }
+
+    /// The function that a code address lies in.
+    pub(crate) fn function(&self, pc: u64) -> FunctionAt {
+        match self.index(pc) {
+            Some(index) => FunctionAt::Named(index as u32),
+            // A file without names may still tell where functions begin.
+            None => FunctionAt::Nameless(self.unwind.function(pc).unwrap_or(pc)),
+        }
+    }
+
+    /// What a function is called.
+    pub(crate) fn name(&self, function: FunctionAt) -> String {
+        match function {
+            FunctionAt::Named(index) => {
+                let function = self.functions.get(index as usize);
+                function.map_or_else(String::new, |function| self.name_of(function).to_owned())
+            }
+            FunctionAt::Nameless(address) => format!("{address:#x}"),
+        }
+    }
+
+    /// The number of the function that has a code address.
+    fn index(&self, pc: u64) -> Option<usize> {
+        let after = self.functions.partition_point(|function| u64::from(function.address) <= pc);
+        let index = after.checked_sub(1)?;
+        let Function { address, length, .. } = self.functions[index];
+        // Hand-written functions often have no length.
+        (length == 0 || pc - u64::from(address) < u64::from(length)).then_some(index)
+    }
+
+    fn name_of(&self, function: &Function) -> &str {
+        let start = function.name as usize;
+        &self.names[start..start + function.name_length as usize]
     }
 }

@@ -69,6 +69,16 @@ impl UnwindTable {
         Self { section: section.into(), address, entries: entries.into() }
     }
 
+    /// Where the function that has a code address begins.
+    pub(crate) fn function(&self, pc: u64) -> Option<u64> {
+        self.entry(pc).map(|entry| u64::from(entry.start))
+    }
+
+    fn entry(&self, pc: u64) -> Option<&Entry> {
+        let after = self.entries.partition_point(|entry| u64::from(entry.start) <= pc);
+        self.entries[..after].last().filter(|entry| pc < u64::from(entry.end))
+    }
+
     /// The return addresses of the callers of `pc`, innermost first.
     ///
     /// `load` reads 8 bytes of guest memory.
@@ -106,8 +116,7 @@ impl UnwindTable {
         context: &mut UnwindContext<usize>,
         load: &impl Fn(u64) -> Option<u64>,
     ) -> Option<u64> {
-        let after = self.entries.partition_point(|entry| u64::from(entry.start) <= pc);
-        let entry = self.entries[..after].last().filter(|entry| pc < u64::from(entry.end))?;
+        let entry = self.entry(pc)?;
         let table = EhFrame::new(&self.section, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(self.address);
         let offset = gimli::EhFrameOffset(entry.offset as usize);

@@ -1,7 +1,9 @@
 //! `sandtide run`: a program to its end in a sandbox.
 
 use std::{
+    fs,
     io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -10,10 +12,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use sandtide_config::{is_env_name, is_guest_path, units};
 use sandtide_control::choose;
-use sandtide_engine::{Console, Fault, FileGrant, Limits, ProgramSource, Stream, TrapCause};
+use sandtide_engine::{
+    Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause,
+};
 
 use crate::{
     engines,
+    profile::{Table, fold},
     report::{self, GuestFault},
     translate::Mode,
 };
@@ -45,7 +50,8 @@ Exit codes:
 
 Examples:
   sandtide run hello.elf
-  sandtide run --memory '16 MiB' --file /data=./data sort.elf -r /data/names")]
+  sandtide run --memory '16 MiB' --file /data=./data sort.elf -r /data/names
+  sandtide run --profile=sort.folded sort.elf && flamegraph.pl sort.folded > sort.svg")]
 pub struct Args {
     /// Memory that the program may write
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2 GiB")]
@@ -65,6 +71,10 @@ pub struct Args {
     /// Translate the program's code, or interpret it: auto, off
     #[arg(long, value_name = "MODE", hide_possible_values = true, default_value_t)]
     translate: Mode,
+    /// Show at the end in which functions the program has spent its instructions; also write the
+    /// stacks that were seen to FILE, folded, as flame graphs are made from
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    profile: Option<Option<PathBuf>>,
     /// The program, a static RISC-V Linux ELF, and its arguments: whatever stands behind the
     /// program is its own, options included
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
@@ -112,9 +122,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let console = Arc::new(PassThrough);
     let stdin = Box::new(io::stdin());
-    let ended = engine
-        .execute(&source, &limits(args), stdin, console)
-        .with_context(|| format!("cannot run `{}`", source.name))?;
+    let (limits, mut profile) = (limits(args), Profile::default());
+    let ended = match &args.profile {
+        Some(_) => engine.profile(&source, &limits, stdin, console, &mut profile),
+        None => engine.execute(&source, &limits, stdin, console),
+    };
+    let ended = ended.with_context(|| format!("cannot run `{}`", source.name))?;
+    if let Some(file) = &args.profile {
+        show(&profile, file.as_deref())?;
+    }
     match ended {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(Fault::Exit { code }) => Ok(ExitCode::from(code)),
@@ -126,6 +142,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(code))
         }
     }
+}
+
+/// Shows where the program has spent its instructions, and writes it to a file if one is named.
+fn show(profile: &Profile, file: Option<&Path>) -> anyhow::Result<()> {
+    // As with the program's own output: whoever does not read it does not want it.
+    let _ = write!(io::stderr(), "{}", Table(profile));
+    if let Some(path) = file {
+        let mut text = Vec::new();
+        fold(profile, &mut text)?;
+        fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Generous, since it is the user's own program on the user's own machine.

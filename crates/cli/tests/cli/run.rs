@@ -78,6 +78,16 @@ fn faults_are_shown_with_their_place_and_become_exit_codes() {
 }
 
 #[test]
+fn a_profile_is_shown_however_the_program_ends_and_without_names() {
+    let place = Place::new().file("spin.elf", guest::elf(&[guest::back(0)], b""));
+    let run = &["run", "--profile", "--instructions", "1000000", "spin.elf"];
+    let output = place.run(run);
+    assert!(output.contains("profile: 1,000,000 instructions in "), "{output}");
+    assert!(output.contains("\n 100.0 %       100.0 %         0 %  0x10078\n"), "{output}");
+    assert!(output.ends_with("hint: raise `--instructions`\n"), "{output}");
+}
+
+#[test]
 fn arguments_behind_the_program_are_its_own() {
     let place = Place::new().file("count.elf", guest::elf(&guest::exit_with_argc(), b""));
     for (args, count) in [

@@ -129,6 +129,7 @@ proptest! {
                 prop_assert!(segment.bytes.len() as u64 <= segment.length);
             }
         }
-        crate::symbols::Symbols::read(&file, 0).backtrace(0x1_0000, [0; 32], |_| None);
+        let memory = crate::memory::Memory(sandtide_memory::Space::new(0).unwrap());
+        crate::symbols::Symbols::read(&file, 0).backtrace(&crate::isa::Cpu::new(0x1_0000), &memory);
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Cpu {
     pub(crate) reservation: Option<Reservation>,
     /// Instructions retired before the current or last [`super::run`].
     pub(crate) instret: u64,
+    /// Instructions retired in translated code, until somebody who counts them takes them away.
+    pub(crate) translated: u64,
 }
 
 /// The reservation of a load-reserved instruction.
@@ -34,7 +36,16 @@ pub(crate) struct Reservation {
 impl Cpu {
     /// Registers that are all zero, at an address.
     pub(crate) fn new(pc: u64) -> Self {
-        Self { x: [0; 64], f: [0; 32], pc, frm: 0, fflags: 0, reservation: None, instret: 0 }
+        Self {
+            x: [0; 64],
+            f: [0; 32],
+            pc,
+            frm: 0,
+            fflags: 0,
+            reservation: None,
+            instret: 0,
+            translated: 0,
+        }
     }
 
     /// The control and status register `fcsr` (RISC-V Unprivileged ISA, "Floating-Point Control

@@ -31,7 +31,13 @@ pub(crate) fn run_translated(
         }
         if let Some(entry) = translation.entries.at(cpu.pc) {
             match translation.enter(entry, cpu, space, budget) {
-                leave::BUDGET => return run(cpu, space, code, budget),
+                leave::BUDGET => {
+                    // It is translated code none the less.
+                    let left = *budget;
+                    let exit = run(cpu, space, code, budget);
+                    cpu.translated += left - *budget;
+                    return exit;
+                }
                 leave::INTERPRET => {}
                 // Somewhere else, or with the host's stack used up: again from here.
                 _ => continue,
@@ -82,6 +88,7 @@ impl Translation {
         let retired = (granted - left) as u64;
         *budget -= retired;
         cpu.instret = cpu.instret.wrapping_add(retired);
+        cpu.translated = cpu.translated.wrapping_add(retired);
         cpu.pc = next & !leave::MASK;
         if next & 1 == 0 {
             cpu.pc = next;
