@@ -293,20 +293,13 @@ impl Lowering<'_> {
             FloatFunction::Less => FloatCC::LessThan,
             _ => FloatCC::LessThanOrEqual,
         };
-        let truth = |this: &mut Self| {
+        // For a NaN, the host's comparison is quiet, or not executed at all where nobody needs the
+        // result: then it is the interpreter's function that raises what there is to raise.
+        let value = self.usually(insn, None, types::I64, |this| {
+            let are_numbers = this.builder.ins().fcmp(FloatCC::Ordered, a, b);
             let holds = this.builder.ins().fcmp(condition, a, b);
-            this.builder.ins().uextend(types::I64, holds)
-        };
-        let value = if function == FloatFunction::Equal {
-            // Quiet, as on the host.
-            truth(self)
-        } else {
-            self.usually(insn, None, types::I64, |this| {
-                // The host's comparison is quiet; that of RISC-V raises NV for every NaN.
-                let are_numbers = this.builder.ins().fcmp(FloatCC::Ordered, a, b);
-                (truth(this), Some(are_numbers))
-            })
-        };
+            (this.builder.ins().uextend(types::I64, holds), Some(are_numbers))
+        });
         self.set_x(insn.d(), value);
     }
 
@@ -315,11 +308,13 @@ impl Lowering<'_> {
         let ty = format(insn);
         let is_min = FloatFields::of(insn).function() == FloatFunction::Min;
         let [a, b] = self.operands(ty, [insn.fs1_index(), insn.fs2_index()]);
-        let value = self.usually(insn, None, ty, |this| {
-            let differ = this.builder.ins().fcmp(FloatCC::OrderedNotEqual, a, b);
+        // Cranelift makes an instruction of the selection that raises NV for every NaN: it must not
+        // be executed for one.
+        let differ = self.builder.ins().fcmp(FloatCC::OrderedNotEqual, a, b);
+        let value = self.usually(insn, Some(differ), ty, |this| {
             let a_less = this.builder.ins().fcmp(FloatCC::LessThan, a, b);
             let (yes, no) = if is_min { (a, b) } else { (b, a) };
-            (this.builder.ins().select(a_less, yes, no), Some(differ))
+            (this.builder.ins().select(a_less, yes, no), None)
         });
         self.set_float(insn.fd_index(), ty, value);
     }
@@ -374,13 +369,36 @@ impl Lowering<'_> {
         self.set_x(insn.d(), value);
     }
 
+    /// Whether it is certain that a result is needed: by an instruction behind this one that has an
+    /// effect of its own, or leaves, and takes the register along.
+    fn is_needed_soon(&self, register: usize) -> bool {
+        use FloatFunction::*;
+
+        for insn in self.rest {
+            match insn.op() {
+                op::FSW | op::FSD | op::C_FSD if insn.fs2_index() == register => return true,
+                op::FLOAT_S | op::FLOAT_D => match FloatFields::of(*insn).function() {
+                    SignCopy | SignNegate | SignXor | MoveToInteger | MoveFromInteger => {}
+                    FromI32 | FromU32 | FromI64 | FromU64 => {}
+                    _ => return true,
+                },
+                _ => {}
+            }
+            if effects(*insn).writes.0 >> (32 + register) & 1 != 0 {
+                return false;
+            }
+        }
+        false
+    }
+
     fn convert_from_integer(&mut self, insn: Insn) {
         use FloatFunction::*;
 
         let ty = format(insn);
         let integer = self.x(insn.s1());
         let low = |this: &mut Self| this.builder.ins().ireduce(types::I32, integer);
-        let value = match FloatFields::of(insn).function() {
+        let function = FloatFields::of(insn).function();
+        let value = match function {
             FromI32 => {
                 let low = low(self);
                 self.builder.ins().fcvt_from_sint(ty, low)
@@ -398,6 +416,16 @@ impl Lowering<'_> {
                     (this.builder.ins().fcvt_from_sint(ty, integer), None)
                 })
             }
+        };
+        let is_exact = ty == types::F64 && matches!(function, FromI32 | FromU32);
+        let value = if is_exact || self.is_needed_soon(insn.fd_index()) {
+            value
+        } else {
+            // The compiler leaves out what nobody needs, but NX accrues.
+            self.usually(insn, None, ty, |this| {
+                let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
+                (value, Some(is_number))
+            })
         };
         self.set_float(insn.fd_index(), ty, value);
     }
