@@ -52,9 +52,9 @@ pub(crate) struct Machine {
     cpu_time: Duration,
     /// Looks where the program is, if somebody wants to know.
     pub(crate) profiler: Option<Box<Profiler>>,
-    /// What each run of the guest has come to.
+    /// For tests: what each run of the guest has come to.
     #[cfg(test)]
-    pub(crate) trace: Option<Vec<crate::translate::Run>>,
+    pub(crate) trace: Option<crate::translate::Trace>,
 }
 
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
@@ -226,6 +226,8 @@ impl Machine {
             }
             let to_sample = self.profiler.as_ref().map_or(u64::MAX, |profiler| profiler.left());
             let granted = left.min(bounds.chunk).min(quantum).min(to_sample);
+            #[cfg(test)]
+            let granted = self.trace.as_mut().map_or(granted, |trace| trace.piece(granted));
             let mut budget = granted;
             let written = self.memory.0.written_pages();
             let (cpu, space) = (self.process.cpu(), &mut self.memory.0);
@@ -233,7 +235,7 @@ impl Machine {
             let exit = run_translated(translation, cpu, space, &self.code, &mut budget);
             #[cfg(test)]
             if let Some(trace) = &mut self.trace {
-                trace.push(crate::translate::Run::new(exit, cpu, budget, space));
+                trace.note(exit, cpu, space);
             }
             let used = granted - budget;
             self.instructions += used;
@@ -243,6 +245,9 @@ impl Machine {
             }
             quantum -= used;
             let written = self.memory.0.written_pages() - written;
+            // What is traced is cut in the same places, in however many pieces it runs.
+            #[cfg(test)]
+            let written = if self.trace.is_some() { 0 } else { written };
             bounds.spend(used + written as u64 * WRITE_COST);
             match exit {
                 Exit::Budget | Exit::Entry => continue,
@@ -297,6 +302,11 @@ impl Machine {
             random: &mut self.random,
             cpu_time: self.cpu_time + bounds.start.elapsed(),
         });
+        // What is traced is the same however busy the machine is.
+        #[cfg(test)]
+        if self.trace.is_some() {
+            return action;
+        }
         // One call can make the host look at a million pages, or copy a megabyte.
         if bounds.now.elapsed() >= CHUNK_TIME.min(bounds.slice) {
             bounds.chunk = 0;

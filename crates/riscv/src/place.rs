@@ -27,6 +27,15 @@ pub(crate) struct Loaded {
 
 /// Puts a program into fresh memory and makes its process.
 pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
+    place_with(source, limits, StdRng::from_os_rng())
+}
+
+/// As [`place`], with this generator for what the process sees of chance.
+pub(crate) fn place_with(
+    source: &ProgramSource,
+    limits: &Limits,
+    mut random: StdRng,
+) -> Result<Loaded, LoadError> {
     let image = elf::parse(&source.image)?;
     let mut memory = Memory(
         Space::new(limits.memory)
@@ -49,7 +58,6 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, L
         needed: "too much for its decoded code".to_owned(),
         limit: format!("{} bytes", limits.memory),
     })?;
-    let mut random = StdRng::from_os_rng();
     let setup = ProcessSetup {
         program: source.args.first().map_or("/program", String::as_str),
         args: &source.args,

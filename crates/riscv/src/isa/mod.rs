@@ -14,7 +14,7 @@ mod code;
 mod compressed;
 mod cpu;
 mod csr;
-mod decode;
+pub(crate) mod decode;
 mod float;
 pub(crate) mod insn;
 mod run;

@@ -33,7 +33,7 @@ pub(crate) use run::run_translated;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::Run;
+pub(crate) use tests::Trace;
 
 use std::{
     collections::{HashMap, VecDeque},

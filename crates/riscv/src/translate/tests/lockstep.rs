@@ -1,5 +1,7 @@
 //! The interpreter and the translator, side by side, on generated instructions.
 
+use std::sync::Arc;
+
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_memory::Space;
 
@@ -24,60 +26,98 @@ pub(super) struct Pair {
     reference: (Cpu, Space),
     translated: (Cpu, Space),
     code: Code,
-    pub(super) translation: Translation,
+    translation: Arc<Translation>,
 }
 
 impl Pair {
-    pub(super) fn new(words: &[u32], data: &[u8]) -> Self {
+    pub(super) fn new(words: &[u32], data: &[u8], symbols: &[u64]) -> Self {
         let (cpu, space, code) = guest(words, data);
         let (other_cpu, other_space, _) = guest(words, data);
-        let translation = translated(&space, &code, &[]);
+        let translation = Arc::new(translated(&space, &code, symbols));
+        Self { reference: (cpu, space), translated: (other_cpu, other_space), code, translation }
+    }
+
+    /// Both from the start, with the same translation.
+    pub(super) fn again(&self, words: &[u32], data: &[u8]) -> Self {
+        let (cpu, space, code) = guest(words, data);
+        let (other_cpu, other_space, _) = guest(words, data);
+        let translation = Arc::clone(&self.translation);
         Self { reference: (cpu, space), translated: (other_cpu, other_space), code, translation }
     }
 
     /// Changes both in the same way.
-    #[allow(dead_code, reason = "for tests that start from other registers")]
     pub(super) fn prepare(&mut self, change: impl Fn(&mut Cpu, &mut Space)) {
         change(&mut self.reference.0, &mut self.reference.1);
         change(&mut self.translated.0, &mut self.translated.1);
     }
 
-    /// Runs both, and compares everything.
+    /// Runs both, and compares everything but the bytes in memory.
     pub(super) fn run(&mut self, budget: u64) -> Exit {
         let (cpu, space) = &mut self.reference;
+        let from = cpu.pc;
         let mut left = budget;
         let expected = run(cpu, space, &self.code, &mut left);
         let (other, other_space) = &mut self.translated;
         let mut other_left = budget;
-        let translation = Some(&self.translation);
+        let translation = Some(&*self.translation);
         let exit = run_translated(translation, other, other_space, &self.code, &mut other_left);
-        assert_eq!((exit, other.pc, other_left), (expected, cpu.pc, left), "exit, pc, budget");
-        assert_same(cpu, other);
-        assert_eq!(space.written_pages(), other_space.written_pages());
+        let where_ = |pc| format!("{budget} instructions from {from:#x}, to {pc:#x}");
+        assert_eq!(
+            (exit, other.pc, other_left),
+            (expected, cpu.pc, left),
+            "exit, pc, budget; {}",
+            where_(cpu.pc)
+        );
+        assert_same(cpu, other, &where_(cpu.pc));
+        assert_eq!(space.written_pages(), other_space.written_pages(), "{}", where_(cpu.pc));
         expected
     }
 
     /// Compares memory.
     pub(super) fn compare(&self, address: u32, length: usize) {
         let view = |space: &Space| space.view(address, length).unwrap().to_vec();
-        assert!(view(&self.reference.1) == view(&self.translated.1), "memory differs");
+        let (expected, actual) = (view(&self.reference.1), view(&self.translated.1));
+        let different =
+            expected.iter().zip(&actual).position(|(expected, actual)| expected != actual);
+        assert_eq!(different, None, "memory differs from {address:#x} on");
     }
 
     pub(super) fn cpu(&self) -> &Cpu {
         &self.translated.0
     }
+
+    /// Runs both, and compares only how they end.
+    pub(super) fn run_apart(&mut self, budget: u64) -> Exit {
+        let (cpu, space) = &mut self.reference;
+        let expected = run(cpu, space, &self.code, &mut budget.clone());
+        let (other, other_space) = &mut self.translated;
+        let translation = Some(&*self.translation);
+        let exit = run_translated(translation, other, other_space, &self.code, &mut budget.clone());
+        assert_eq!((exit, other.pc), (expected, cpu.pc));
+        expected
+    }
+
+    /// The memory of both.
+    pub(super) fn views(&self, address: u32, length: usize) -> (&[u8], &[u8]) {
+        let (Ok(expected), Ok(actual)) =
+            (self.reference.1.view(address, length), self.translated.1.view(address, length))
+        else {
+            panic!("no memory at {address:#x}")
+        };
+        (expected, actual)
+    }
 }
 
 /// Asserts that registers and counts are the same.
-pub(super) fn assert_same(expected: &Cpu, actual: &Cpu) {
+fn assert_same(expected: &Cpu, actual: &Cpu, after: &str) {
     for (number, (expected, actual)) in expected.x[..32].iter().zip(&actual.x).enumerate() {
-        assert_eq!(expected, actual, "x{number}: {expected:#x}, not {actual:#x}");
+        assert_eq!(expected, actual, "x{number}: {expected:#x}, not {actual:#x}; {after}");
     }
     for (number, (expected, actual)) in expected.f.iter().zip(&actual.f).enumerate() {
-        assert_eq!(expected, actual, "f{number}: {expected:#x}, not {actual:#x}");
+        assert_eq!(expected, actual, "f{number}: {expected:#x}, not {actual:#x}; {after}");
     }
     let rest = |cpu: &Cpu| (cpu.pc, cpu.frm, cpu.fflags, cpu.reservation, cpu.instret);
-    assert_eq!(rest(expected), rest(actual));
+    assert_eq!(rest(expected), rest(actual), "pc, frm, fflags, reservation, instret; {after}");
 }
 
 fn agree(class: Class, seed: u64) {
@@ -91,8 +131,9 @@ fn agree(class: Class, seed: u64) {
         })
         .collect();
     let program = Program::new(cases);
+    let first = Pair::new(&program.words, &program.data, &[]);
     for piece in [1 << 40, 1000, 97, 7] {
-        let mut pair = Pair::new(&program.words, &program.data);
+        let mut pair = first.again(&program.words, &program.data);
         loop {
             match pair.run(piece) {
                 Exit::Budget => {}

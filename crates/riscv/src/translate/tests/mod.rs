@@ -1,15 +1,24 @@
 //! Tests of the translator.
 
+mod flags;
+mod flows;
 mod lockstep;
 mod programs;
 mod speed;
+mod trace;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+pub(crate) use trace::Trace;
+
+use std::{
+    env,
+    io::{self, Write as _},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use sandtide_memory::Space;
 
 use super::{Bounds, Translation};
-use crate::isa::{Code, Cpu, Exit, tests::CODE};
+use crate::isa::{Code, tests::CODE};
 
 /// Translates test code.
 fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
@@ -18,29 +27,10 @@ fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
     translation.unwrap().0
 }
 
-/// What one run of a thread has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    exit: Exit,
-    pc: u64,
-    left: u64,
-    retired: u64,
-    written: usize,
-    /// Of all registers.
-    registers: u64,
-}
-
-impl Run {
-    pub(crate) fn new(exit: Exit, cpu: &Cpu, left: u64, space: &Space) -> Self {
-        let mut hasher = DefaultHasher::new();
-        (&cpu.x[..32], cpu.f, cpu.frm, cpu.fflags, cpu.reservation.is_some()).hash(&mut hasher);
-        Self {
-            exit,
-            pc: cpu.pc,
-            left,
-            retired: cpu.instret,
-            written: space.written_pages(),
-            registers: hasher.finish(),
-        }
-    }
+/// Where the chance of a test starts: `SANDTIDE_SEED`, or another place each day. It is printed.
+fn seed() -> u64 {
+    let days = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    let seed = env::var("SANDTIDE_SEED").map_or_else(|_| days(), |seed| seed.parse().unwrap());
+    let _ = writeln!(io::stderr(), "SANDTIDE_SEED={seed}");
+    seed
 }

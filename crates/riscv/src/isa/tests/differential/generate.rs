@@ -77,15 +77,47 @@ const LENGTH: usize = 24;
 pub(crate) struct Generator {
     random: StdRng,
     class: Class,
+    /// Registers that point to memory that may be accessed. They are not written.
+    pointers: &'static [u32],
+    /// Other registers that are not written.
+    kept: &'static [u32],
 }
 
 impl Generator {
     pub(crate) fn new(random: StdRng, class: Class) -> Self {
-        Self { random, class }
+        Self::around(random, class, &POINTERS, &[BLOCK_POINTER])
+    }
+
+    /// For groups that leave some registers as they are.
+    pub(crate) fn around(
+        random: StdRng,
+        class: Class,
+        pointers: &'static [u32],
+        kept: &'static [u32],
+    ) -> Self {
+        Self { random, class, pointers, kept }
+    }
+
+    /// Random instructions that belong together.
+    pub(crate) fn group(&mut self, class: Class) -> Vec<u16> {
+        self.class = class;
+        let mut case =
+            Case { x: [0; 32], f: [0; 32], fcsr: 0, scratch: Vec::new(), code: Vec::new() };
+        self.add_group(&mut case);
+        case.code
     }
 
     pub(crate) fn case(&mut self) -> Case {
-        let mut case = Case {
+        let mut case = self.empty();
+        for _ in 0..LENGTH {
+            self.add_group(&mut case);
+        }
+        case
+    }
+
+    /// Registers and memory, without code.
+    pub(crate) fn empty(&mut self) -> Case {
+        Case {
             x: std::array::from_fn(|_| self.integer()),
             f: std::array::from_fn(|_| self.float()),
             fcsr: u64::from(
@@ -93,25 +125,25 @@ impl Generator {
             ),
             scratch: (0..512).map(|_| self.random.random()).collect(),
             code: Vec::new(),
-        };
-        for _ in 0..LENGTH {
-            match self.class {
-                Class::Integer if self.random.random_range(0..50) == 0 => {
-                    // QEMU before 8.0 looks at the wrong half of an operand whose low word is 0;
-                    // `run.rs` has that case.
-                    let middle = self.nonzero();
-                    case.push(BSETI_31 | middle << 7 | self.register() << 15);
-                    case.push(CTZW | self.rd() << 7 | middle << 15);
-                }
-                Class::Integer => case.push(self.compute()),
-                Class::Compressed => case.push_short(self.compressed()),
-                Class::Memory => self.memory(&mut case),
-                Class::Jump => self.jump(&mut case),
-                Class::Single => case.push(self.floating(0)),
-                Class::Double => case.push(self.floating(1 << 25)),
-            }
         }
-        case
+    }
+
+    fn add_group(&mut self, case: &mut Case) {
+        match self.class {
+            Class::Integer if self.random.random_range(0..50) == 0 => {
+                // QEMU before 8.0 looks at the wrong half of an operand whose low word is 0;
+                // `run.rs` has that case.
+                let middle = self.nonzero();
+                case.push(BSETI_31 | middle << 7 | self.register() << 15);
+                case.push(CTZW | self.rd() << 7 | middle << 15);
+            }
+            Class::Integer => case.push(self.compute()),
+            Class::Compressed => case.push_short(self.compressed()),
+            Class::Memory => self.memory(case),
+            Class::Jump => self.jump(case),
+            Class::Single => case.push(self.floating(0)),
+            Class::Double => case.push(self.floating(1 << 25)),
+        }
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -122,10 +154,14 @@ impl Generator {
     fn rd(&mut self) -> u32 {
         loop {
             let rd = self.register();
-            if rd != BLOCK_POINTER && !POINTERS.contains(&rd) {
+            if !self.is_kept(rd) {
                 return rd;
             }
         }
+    }
+
+    fn is_kept(&self, register: u32) -> bool {
+        self.kept.contains(&register) || self.pointers.contains(&register)
     }
 
     fn register(&mut self) -> u32 {
@@ -206,9 +242,9 @@ impl Generator {
         loop {
             let half: u16 = self.random.random();
             let insn = decode16(half);
-            let writes_pointer = insn.d() as u32 != SINK
-                && (insn.d() as u32 == BLOCK_POINTER || POINTERS.contains(&(insn.d() as u32)));
-            let from_scratch = POINTERS.contains(&(insn.s1() as u32)) && insn.immediate() <= 504;
+            let writes_pointer = insn.d() as u32 != SINK && self.is_kept(insn.d() as u32);
+            let from_scratch =
+                self.pointers.contains(&(insn.s1() as u32)) && insn.immediate() <= 504;
             let is_suitable = is_short(half)
                 && match insn.op() {
                     op::C_LW | op::C_LD => from_scratch && !writes_pointer,
@@ -225,7 +261,7 @@ impl Generator {
 
     /// Accesses to the scratch memory, at any alignment; atomics; CSRs; and something in between.
     fn memory(&mut self, case: &mut Case) {
-        let base = self.pick(&POINTERS) << 15;
+        let base = self.pick(self.pointers) << 15;
         let offset = self.random.random_range(0..504u32);
         let stored = (offset & 31) << 7 | (offset >> 5) << 25 | self.register() << 20;
         let width = self.random.random_range(2..4u32);

@@ -11,6 +11,7 @@ use std::fmt::Write;
 
 use super::{
     super::{CODE, DATA},
+    assembler::load_address,
     generate::Case,
 };
 
@@ -96,7 +97,7 @@ impl Program {
     }
 }
 
-fn add_block(data: &mut Vec<u8>, case: &Case, block: u32) {
+pub(super) fn add_block(data: &mut Vec<u8>, case: &Case, block: u32) {
     let start = data.len();
     for x in 0..32 {
         let value = match x {
@@ -112,12 +113,6 @@ fn add_block(data: &mut Vec<u8>, case: &Case, block: u32) {
     data.resize(start + SCRATCH, 0);
     data.extend(&case.scratch);
     assert_eq!(data.len(), start + BLOCK);
-}
-
-/// `lui` and `addi`
-fn load_address(rd: u32, value: u32) -> [u32; 2] {
-    let upper = value.wrapping_add(0x800) & 0xffff_f000;
-    [0x37 | rd << 7 | upper, 0x13 | rd << 7 | rd << 15 | value << 20]
 }
 
 /// `ld` or `fld`, from the block.

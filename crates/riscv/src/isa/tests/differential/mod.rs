@@ -5,7 +5,9 @@
 //! writes all blocks to its standard output. QEMU runs it as an ELF file; here its words and data
 //! are run directly, and the two outputs are compared.
 
+pub(crate) mod assembler;
 mod encodings;
+pub(crate) mod flow;
 pub(crate) mod generate;
 pub(crate) mod image;
 
