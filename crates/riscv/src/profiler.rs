@@ -22,6 +22,9 @@ const GROWTH: u64 = 1_000;
 /// Later samples come this often, so that the walks through stacks stay a small part of the time.
 const LONGEST: u64 = 200_000;
 
+/// Callers that a sample has: with more, those that began it all are missing.
+const MOST_CALLERS: usize = 64;
+
 /// Different stacks that are kept apart. Beyond them only the innermost function counts.
 const MOST_STACKS: usize = 100_000;
 
@@ -83,7 +86,7 @@ impl Profiler {
 
     fn sample(&mut self, share: f64, cpu: &Cpu, memory: &Memory) {
         self.samples += 1;
-        let callers = self.symbols.callers(cpu, memory);
+        let callers = self.symbols.callers(MOST_CALLERS, cpu, memory);
         let mut stack: Vec<FunctionAt> = std::iter::once(self.symbols.function(cpu.pc))
             // A return address may lie behind the end of a function that ends in a call.
             .chain(callers.into_iter().map(|pc| self.symbols.function(pc.wrapping_sub(1))))

@@ -8,6 +8,9 @@ use crate::{isa::Cpu, memory::Memory, unwind::UnwindTable};
 /// A file may name at most this many functions; the rest have no names.
 const MOST_FUNCTIONS: usize = 1 << 18;
 
+/// How many callers a backtrace has.
+const MOST_CALLERS: usize = 24;
+
 /// What a program's file says about its own code: function names and how to unwind.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
@@ -91,13 +94,13 @@ impl Symbols {
             let call = self.locate(caller.wrapping_sub(1));
             Location { pc: caller, symbol: call.symbol.map(|(name, offset)| (name, offset + 1)) }
         };
-        let callers = self.callers(cpu, memory).into_iter().map(behind_call);
+        let callers = self.callers(MOST_CALLERS, cpu, memory).into_iter().map(behind_call);
         std::iter::once(self.locate(cpu.pc)).chain(callers).collect()
     }
 
-    /// The return addresses of a thread's callers, innermost first.
-    pub(crate) fn callers(&self, cpu: &Cpu, memory: &Memory) -> Vec<u64> {
-        self.unwind.callers(cpu.pc, cpu.integers(), |address| {
+    /// The return addresses of a thread's callers, innermost first, at most so many.
+    pub(crate) fn callers(&self, most: usize, cpu: &Cpu, memory: &Memory) -> Vec<u64> {
+        self.unwind.callers(most, cpu.pc, cpu.integers(), |address| {
             let address = u32::try_from(address).ok()?;
             memory.0.load::<8>(address).ok().map(u64::from_le_bytes)
         })

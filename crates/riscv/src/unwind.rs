@@ -9,9 +9,6 @@ use gimli::{
     UnwindSection,
 };
 
-/// How many callers are looked for.
-pub(crate) const MOST_FRAMES: usize = 24;
-
 /// Larger tables are not read.
 const LARGEST_TABLE: usize = 8 << 20;
 
@@ -81,9 +78,10 @@ impl UnwindTable {
 
     /// The return addresses of the callers of `pc`, innermost first.
     ///
-    /// `load` reads 8 bytes of guest memory.
+    /// At most `most` of them; `load` reads 8 bytes of guest memory.
     pub(crate) fn callers(
         &self,
+        most: usize,
         pc: u64,
         mut registers: [u64; REGISTERS],
         load: impl Fn(u64) -> Option<u64>,
@@ -91,14 +89,17 @@ impl UnwindTable {
         let mut callers = Vec::new();
         let mut context = UnwindContext::new();
         let mut at = pc;
-        while callers.len() < MOST_FRAMES {
+        while callers.len() < most {
+            let stack = registers[usize::from(SP)];
             let caller = match self.step(at, &mut registers, &mut context, &load) {
                 Some(caller) => caller,
                 // A leaf, or code without rules: the return address is still in its register.
                 None if callers.is_empty() => registers[usize::from(RA)],
                 None => break,
             };
-            if caller == 0 || callers.last() == Some(&caller) && at == caller.wrapping_sub(1) {
+            // A recursive function returns to the same place again, but it has a frame each time.
+            let is_stuck = callers.last() == Some(&caller) && registers[usize::from(SP)] == stack;
+            if caller == 0 || is_stuck {
                 break;
             }
             callers.push(caller);
