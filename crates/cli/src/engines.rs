@@ -1,13 +1,64 @@
 //! The engines of this build. The one place that knows them by name.
 
-use std::sync::Arc;
+use std::{env, path::PathBuf, sync::Arc};
 
+use sandtide_config::{Translation, TranslationCache};
 use sandtide_engine::Engine;
-use sandtide_riscv::RiscvEngine;
+use sandtide_riscv::{Cache, RiscvEngine, TranslationOptions};
+
+use crate::report::Hinted;
 
 /// All engines, in the order in which they are asked whether they recognise a program.
 pub fn all() -> Vec<Arc<dyn Engine>> {
     vec![Arc::new(RiscvEngine::new())]
+}
+
+/// All engines, with what a configuration says of translated code.
+pub fn configured(translation: &Translation) -> anyhow::Result<Vec<Arc<dyn Engine>>> {
+    let options = TranslationOptions {
+        cache: cache(translation)?,
+        memory: translation.memory,
+        threads: translation.threads as usize,
+        ..TranslationOptions::default()
+    };
+    Ok(vec![Arc::new(RiscvEngine::with(options))])
+}
+
+/// Where translations are kept. A place that nobody has asked for is gone without.
+fn cache(translation: &Translation) -> anyhow::Result<Option<Cache>> {
+    let (path, is_asked_for) = match &translation.cache {
+        TranslationCache::Off => return Ok(None),
+        TranslationCache::Directory(path) => (path.clone(), true),
+        TranslationCache::Auto => match user_cache() {
+            Some(path) => (path.join("translations"), false),
+            None => return Ok(None),
+        },
+    };
+    match Cache::open(&path, translation.cache_size) {
+        Ok(cache) => Ok(Some(cache)),
+        Err(error) if is_asked_for => {
+            let hint = error.hint();
+            Err(Hinted::new(format!("{:#}", anyhow::Error::from(error)), hint).into())
+        }
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            eprintln!("note: translations are not kept: {error:#}");
+            Ok(None)
+        }
+    }
+}
+
+/// The directory for caches: of the service (systemd.exec(5), `CacheDirectory=`), or of the user (XDG
+/// Base Directory Specification).
+fn user_cache() -> Option<PathBuf> {
+    let from_env = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let absolute = |path: &PathBuf| path.is_absolute();
+    if let Some(all) = from_env("CACHE_DIRECTORY") {
+        return env::split_paths(&all).find(absolute);
+    }
+    let user = from_env("XDG_CACHE_HOME").map(PathBuf::from).filter(absolute);
+    let home = || Some(PathBuf::from(from_env("HOME")?).join(".cache")).filter(absolute);
+    Some(user.or_else(home)?.join("sandtide"))
 }
 
 /// The names that `engine` may have in a configuration.

@@ -38,6 +38,7 @@ mod server;
 mod shared;
 mod tenant;
 mod tls;
+mod translation;
 pub mod units;
 mod value;
 mod variables;
@@ -60,6 +61,7 @@ pub use running::Load;
 pub use server::{Server, Trace};
 pub use tenant::{Serves, Tenant};
 pub use tls::{Certificate, ClientAuth, Tls};
+pub use translation::{Translation, TranslationCache};
 
 /// A whole configuration.
 #[derive(Debug, Clone)]

@@ -38,6 +38,7 @@ const SCRATCH: RangeInclusive<u64> = 0..=4 << 30;
 /// Three are open when a program starts.
 const DESCRIPTORS: RangeInclusive<u32> = 3..=65_536;
 const THREADS: RangeInclusive<u32> = 1..=4096;
+const TRANSLATE_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 30;
 const LOG_LINES: RangeInclusive<u32> = 1..=1_000_000;
 const LOG_BYTES: RangeInclusive<u32> = 1..=1 << 30;
 const RATE: RangeInclusive<NonZeroU32> = non_zero(1)..=non_zero(1_000_000);
@@ -59,6 +60,12 @@ const NO_PROGRAM: Exceeded = Exceeded {
 const fn system_call(answer: &'static str) -> Exceeded {
     Exceeded { answer, error: "", log: "" }
 }
+
+const INTERPRETED: Exceeded = Exceeded {
+    answer: "nothing; what is not translated by then is interpreted",
+    error: "",
+    log: "`partly translated`, or `not translated`, with the limit",
+};
 
 const NOT_LOGGED: Exceeded = Exceeded {
     answer: "nothing; the output is dropped",
@@ -125,6 +132,10 @@ section! {
         /// files in the private scratch area, which vanishes at reset
         scratch: u64 = 8 << 20, size(SCRATCH),
             exceeded: system_call("nothing; the system call fails with `ENOSPC`");
+        /// processor time to translate the program, each time that it is not in the cache
+        translate_time: Duration = Duration::from_secs(10), duration(HOUR), exceeded: INTERPRETED;
+        /// memory for the program's translated code
+        translate_size: u64 = 64 << 20, size(TRANSLATE_SIZE), exceeded: INTERPRETED;
         /// lines of output in a second that reach the log; a few seconds' worth may come at once
         log_lines: u32 = 50, integer(LOG_LINES), exceeded: NOT_LOGGED;
         /// bytes of output in a second that reach the log; a few seconds' worth may come at once
@@ -152,6 +163,8 @@ impl LimitKeys {
             descriptors: self.descriptors,
             threads: self.threads,
             scratch: self.scratch,
+            translate_time: self.translate_time,
+            translate_size: self.translate_size,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use crate::{
-    Forwarded, Listen,
+    Forwarded, Listen, Translation,
     kind::{Word, boolean, duration, integer, optional, size, table, word},
     listen::Listeners,
     section::{Exceeded, Section, section},
@@ -83,6 +83,8 @@ section! {
         trace: Trace = Trace::Propagate, word();
         /// who may say who the client is, and how programs learn of it, below
         forwarded: Forwarded = Forwarded::default(), table();
+        /// translated code: where it is kept, and what it may take, below
+        translation: Translation = Translation::default(), table();
     }
 }
 

@@ -54,7 +54,7 @@ impl Control {
         shared.publish(&tenants);
         let known: Vec<_> =
             config.tenants.iter().filter_map(|tenant| tenants.get(tenant.name.as_str())).collect();
-        let prepared = for_all(&known, |known| prepare(known, &shared.engines));
+        let prepared = for_all(&known, |known| prepare(known, &shared.engines, &shared.tally));
         for prepared in &prepared {
             match prepared.state {
                 Ok(Ready::Loaded(_)) => shared.tally.add(Deed::Loaded),

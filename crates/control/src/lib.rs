@@ -28,6 +28,7 @@
 //! | `loaders` | the threads that load |
 //! | `keeper` | the control thread: what has happened, and what is done about it |
 //! | `report` | one log line for each of these |
+//! | `translated` | what becomes of the translation of a version |
 //! | `tally` | how often each of these has happened |
 //! | `admin` | the listener that shows health, metrics and tenants |
 #![forbid(unsafe_code)]
@@ -49,6 +50,7 @@ mod room;
 mod shared;
 mod table;
 mod tally;
+mod translated;
 mod unrest;
 mod warm;
 mod watch;

@@ -10,6 +10,7 @@ use crate::{
     load::{LoadFailed, look_at},
     reload::load_now,
     report,
+    tally::Tally,
 };
 
 /// A tenant that is going to be served.
@@ -32,13 +33,13 @@ pub enum Ready {
     OnFirstUse,
 }
 
-pub(crate) fn prepare(known: &Known, engines: &[Arc<dyn Engine>]) -> Prepared {
+pub(crate) fn prepare(known: &Known, engines: &[Arc<dyn Engine>], tally: &Arc<Tally>) -> Prepared {
     let tenant = known.tenant.clone();
     let (Serves::Program(spec), Some(entry)) = (&tenant.serves, &known.entry) else {
         return Prepared { tenant, state: Ok(Ready::Constant) };
     };
     let state = match tenant.load {
-        Load::Start => load_now(entry, engines).map(Ready::Loaded),
+        Load::Start => load_now(entry, engines, tally).map(Ready::Loaded),
         Load::FirstUse => look_at(spec, engines).map(|_| Ready::OnFirstUse),
     };
     if let Err(error) = &state {

@@ -14,6 +14,7 @@ use crate::{
     load::{LoadFailed, load_image},
     report,
     tally::{Deed, Tally},
+    translated::follow,
     warm::warm,
 };
 
@@ -33,7 +34,7 @@ pub(crate) struct Made {
 }
 
 /// Looks at a tenant's file, and loads it if it is not what serves.
-pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Tally) {
+pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Arc<Tally>) {
     for attempt in 1..=ATTEMPTS {
         let order = entry.order();
         let Some(spec) = order.spec() else { return };
@@ -50,6 +51,7 @@ pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Tally) 
             Ok(Some(made)) => {
                 tally.add(Deed::Loaded);
                 report::loaded(entry, &made);
+                follow(entry, &made.version, tally);
             }
             Ok(None) => {}
         }
@@ -60,11 +62,19 @@ pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Tally) 
 }
 
 /// Loads a tenant's program before anybody has asked for it. How long it took.
-pub(crate) fn load_now(entry: &Entry, engines: &[Arc<dyn Engine>]) -> Result<Duration, LoadFailed> {
+pub(crate) fn load_now(
+    entry: &Entry,
+    engines: &[Arc<dyn Engine>],
+    tally: &Arc<Tally>,
+) -> Result<Duration, LoadFailed> {
     let start = Instant::now();
     entry.slot.begin_loading();
-    load_once(entry, &entry.order(), engines).map_err(|failed| failed.1)?;
-    Ok(start.elapsed())
+    let made = load_once(entry, &entry.order(), engines).map_err(|failed| failed.1)?;
+    let time = start.elapsed();
+    if let Some(made) = made {
+        follow(entry, &made.version, tally);
+    }
+    Ok(time)
 }
 
 /// A failure, with what could not be made a version of; `None` if there was nothing to read.

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use sandtide_engine::Program;
+use sandtide_engine::{CacheUse, Program, Translation, TranslationState};
 use sandtide_runtime::HandedOver;
 
 use crate::{configure::Changes, entry::Entry, load::LoadFailed, reload::Made};
@@ -43,6 +43,62 @@ pub(crate) fn loaded(entry: &Entry, made: &Made) {
         state,
         reason = made.reason,
         "loaded",
+    );
+}
+
+/// It is settled what becomes of the translation of a version.
+pub(crate) fn translated(tenant: &str, version: u64, translation: &Translation) {
+    if let CacheUse::Damaged { file, why } = &translation.cache {
+        tracing::warn!(
+            target: CONTROL_TARGET,
+            tenant,
+            file,
+            "a translation in the cache is made again: {why}",
+        );
+    }
+    if let Some(why) = &translation.unkept {
+        tracing::warn!(
+            target: CONTROL_TARGET,
+            tenant,
+            "the translation cannot be put into the cache: {why}",
+        );
+    }
+    let from = match &translation.cache {
+        CacheUse::Hit => "cache",
+        _ if translation.in_background => "background",
+        _ => "load",
+    };
+    let time = milliseconds(translation.time);
+    let Translation { functions, bytes, .. } = translation;
+    let Some(shortfall) = &translation.shortfall else {
+        tracing::info!(
+            target: CONTROL_TARGET,
+            tenant,
+            version,
+            functions,
+            bytes,
+            time,
+            from,
+            "translated",
+        );
+        return;
+    };
+    let what = match translation.state {
+        TranslationState::Partly => "partly translated, the rest is interpreted",
+        _ => "not translated, all is interpreted",
+    };
+    tracing::warn!(
+        target: CONTROL_TARGET,
+        tenant,
+        version,
+        functions,
+        bytes,
+        time,
+        from,
+        limit = shortfall.reason.as_str(),
+        hint = shortfall.hint,
+        "{what}: {}",
+        shortfall.what,
     );
 }
 

@@ -2,7 +2,9 @@
 
 use std::{io::Read, sync::Arc, task::Context, time::Instant};
 
-use crate::{Console, Exchange, Fault, Limits, Profile, ProgramId, ProgramSource, Slice, Usage};
+use crate::{
+    Console, Exchange, Fault, Limits, Profile, ProgramId, ProgramSource, Slice, Translation, Usage,
+};
 
 /// A way of running programs.
 pub trait Engine: Send + Sync {
@@ -60,6 +62,15 @@ pub trait Program: Send + Sync {
     fn events(&self) -> Events {
         Events::default()
     }
+
+    /// What has become of the translation of its code; `None` if its engine has no use for that.
+    fn translation(&self) -> Option<Translation> {
+        None
+    }
+
+    /// Has `tell` called once, when it is settled what becomes of the translation: at once, or
+    /// later on another thread. Never, if there is none or the program is dropped before.
+    fn when_translated(&self, _tell: Box<dyn FnOnce(&Translation) + Send>) {}
 
     /// Makes a sandbox from the snapshot. The slow path: for pools, not for requests.
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError>;

@@ -24,6 +24,7 @@ mod limits;
 mod profile;
 mod response;
 mod source;
+mod translation;
 
 pub use body::{BodyError, BodySource, Frame, RequestBody};
 pub use console::{Console, Stream};
@@ -37,3 +38,4 @@ pub use limits::{Limits, Slice, Usage};
 pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
 pub use source::{FileGrant, ProgramId, ProgramSource, Translate};
+pub use translation::{CacheUse, Shortfall, ShortfallReason, Translation, TranslationState};

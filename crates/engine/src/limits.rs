@@ -31,6 +31,10 @@ pub struct Limits {
     pub threads: u32,
     /// Bytes of files in the scratch area.
     pub scratch: u64,
+    /// Processor time to translate the program. What is not translated by then is interpreted.
+    pub translate_time: Duration,
+    /// Bytes of memory for its translated code. What has no room is interpreted.
+    pub translate_size: u64,
 }
 
 impl Default for Limits {
@@ -47,6 +51,8 @@ impl Default for Limits {
             descriptors: 64,
             threads: 16,
             scratch: 8 << 20,
+            translate_time: Duration::from_secs(10),
+            translate_size: 64 << 20,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     place::{Loaded, place},
     profiler::Profiler,
     symbols::Symbols,
+    translator::Translator,
 };
 
 /// Instructions that other threads get, when the first request is waited for, to come to rest.
@@ -110,9 +111,10 @@ pub(crate) fn execute(
     limits: &Limits,
     mut stdin: Box<dyn Read + Send>,
     console: &dyn Console,
+    translator: &Arc<Translator>,
     profile: Option<&mut Profile>,
 ) -> Result<Result<u8, Fault>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits)?;
+    let Loaded { mut machine, symbols } = place(source, limits, translator)?;
     let symbols = Arc::new(symbols);
     machine.profiler = profile.is_some().then(|| Profiler::new(Arc::clone(&symbols)).into());
     let start = Instant::now();

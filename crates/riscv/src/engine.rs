@@ -4,16 +4,32 @@ use std::{io::Read, sync::Arc};
 
 use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Profile, Program, ProgramSource};
 
-use crate::{boot, elf, program};
+use crate::{
+    boot, elf, program,
+    translator::{TranslationOptions, Translator},
+};
 
 /// Runs RV64GC programs: static or static-PIE Linux ELF.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RiscvEngine;
+#[derive(Clone)]
+pub struct RiscvEngine {
+    translator: Arc<Translator>,
+}
 
 impl RiscvEngine {
-    /// The engine. It keeps no state of its own.
+    /// The engine, with nowhere to keep translations.
     pub fn new() -> Self {
-        Self
+        Self::with(TranslationOptions::default())
+    }
+
+    /// The engine, with these terms for translations. What is cloned from it shares them.
+    pub fn with(options: TranslationOptions) -> Self {
+        Self { translator: Translator::new(options) }
+    }
+}
+
+impl Default for RiscvEngine {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -32,7 +48,7 @@ impl Engine for RiscvEngine {
         limits: &Limits,
         console: Arc<dyn Console>,
     ) -> Result<Arc<dyn Program>, LoadError> {
-        let program = program::load(source, limits, &*console)?;
+        let program = program::load(source, limits, &*console, &self.translator)?;
         Ok(Arc::new(program::SharedProgram(program)))
     }
 
@@ -43,7 +59,7 @@ impl Engine for RiscvEngine {
         stdin: Box<dyn Read + Send>,
         console: Arc<dyn Console>,
     ) -> Result<Result<u8, Fault>, LoadError> {
-        boot::execute(source, limits, stdin, &*console, None)
+        boot::execute(source, limits, stdin, &*console, &self.translator, None)
     }
 
     fn profile(
@@ -54,6 +70,6 @@ impl Engine for RiscvEngine {
         console: Arc<dyn Console>,
         profile: &mut Profile,
     ) -> Result<Result<u8, Fault>, LoadError> {
-        boot::execute(source, limits, stdin, &*console, Some(profile))
+        boot::execute(source, limits, stdin, &*console, &self.translator, Some(profile))
     }
 }

@@ -24,6 +24,11 @@ mod registers;
 mod sandbox;
 mod symbols;
 mod translate;
+mod translator;
 mod unwind;
 
 pub use engine::RiscvEngine;
+pub use translator::{
+    TranslationOptions,
+    cache::{Cache, CacheError},
+};

@@ -16,7 +16,8 @@ use crate::{
     profiler::Profiler,
     registers::SIGNAL_RETURN,
     symbols::Symbols,
-    translate::{Translation, run_translated},
+    translate::run_translated,
+    translator::HostCode,
 };
 
 /// Instructions between two looks at the clock, and at whether somebody else needs the thread:
@@ -40,8 +41,8 @@ pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) process: Process<Cpu>,
     pub(crate) code: Arc<Code>,
-    /// What of the code runs as host code. Without it, all is interpreted.
-    pub(crate) translation: Option<Arc<Translation>>,
+    /// What of the code runs as host code.
+    pub(crate) host_code: Arc<HostCode>,
     /// No part of any snapshot: no value comes twice.
     pub(crate) random: StdRng,
     /// Instructions since [`Machine::clear_counts`].
@@ -154,14 +155,14 @@ impl Machine {
         memory: Memory,
         process: Process<Cpu>,
         code: Arc<Code>,
-        translation: Option<Arc<Translation>>,
+        host_code: Arc<HostCode>,
         random: StdRng,
     ) -> Self {
         Self {
             memory,
             process,
             code,
-            translation,
+            host_code,
             random,
             instructions: 0,
             calls: 0,
@@ -231,8 +232,7 @@ impl Machine {
             let mut budget = granted;
             let written = self.memory.0.written_pages();
             let (cpu, space) = (self.process.cpu(), &mut self.memory.0);
-            let translation = self.translation.as_deref();
-            let exit = run_translated(translation, cpu, space, &self.code, &mut budget);
+            let exit = run_translated(self.host_code.get(), cpu, space, &self.code, &mut budget);
             #[cfg(test)]
             if let Some(trace) = &mut self.trace {
                 trace.note(exit, cpu, space);

@@ -13,7 +13,7 @@ use crate::{
     machine::Machine,
     memory::{Memory, access},
     symbols::Symbols,
-    translate::{Bounds, Translation},
+    translator::Translator,
 };
 
 /// `AT_HWCAP`: a bit for each of I, M, A, F, D, C.
@@ -26,14 +26,19 @@ pub(crate) struct Loaded {
 }
 
 /// Puts a program into fresh memory and makes its process.
-pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Loaded, LoadError> {
-    place_with(source, limits, StdRng::from_os_rng())
+pub(crate) fn place(
+    source: &ProgramSource,
+    limits: &Limits,
+    translator: &Arc<Translator>,
+) -> Result<Loaded, LoadError> {
+    place_with(source, limits, translator, StdRng::from_os_rng())
 }
 
 /// As [`place`], with this generator for what the process sees of chance.
 pub(crate) fn place_with(
     source: &ProgramSource,
     limits: &Limits,
+    translator: &Arc<Translator>,
     mut random: StdRng,
 ) -> Result<Loaded, LoadError> {
     let image = elf::parse(&source.image)?;
@@ -41,23 +46,24 @@ pub(crate) fn place_with(
         Space::new(limits.memory)
             .map_err(|source| EngineError::System { what: "cannot reserve memory", source })?,
     );
-    for segment in &image.segments {
-        let (start, end) = segment.pages();
-        memory.0.protect(start, end - start, access(segment.protection));
-        memory.0.initialise(segment.address as u32, segment.bytes).map_err(|denied| {
-            debug_assert_eq!(denied, Denied::Limit);
-            LoadError::OverLimit {
-                resource: "memory",
-                needed: format!("{} bytes for its file alone", source.image.len()),
-                limit: format!("{} bytes", limits.memory),
-            }
-        })?;
-    }
+    fill(&mut memory, &image).map_err(|denied| {
+        debug_assert_eq!(denied, Denied::Limit);
+        LoadError::OverLimit {
+            resource: "memory",
+            needed: format!("{} bytes for its file alone", source.image.len()),
+            limit: format!("{} bytes", limits.memory),
+        }
+    })?;
     let code = Code::new(lasting_code(&image)).map_err(|_| LoadError::OverLimit {
         resource: "memory",
         needed: "too much for its decoded code".to_owned(),
         limit: format!("{} bytes", limits.memory),
     })?;
+    let code = Arc::new(code);
+    let host_code = match source.translate {
+        Translate::Off => Arc::default(),
+        Translate::Auto => translator.begin(&source.image, limits, &memory.0, &code),
+    };
     let setup = ProcessSetup {
         program: source.args.first().map_or("/program", String::as_str),
         args: &source.args,
@@ -71,15 +77,18 @@ pub(crate) fn place_with(
     let process = Process::start(&layout(&image), &setup, cpu, &mut memory, &mut random)
         .map_err(|error| start_error(error, limits))?;
     let symbols = Symbols::read(&source.image, image.base);
-    let translation = match source.translate {
-        Translate::Off => None,
-        Translate::Auto => {
-            Translation::new(&memory.0, &code, image.entry, symbols.addresses(), &Bounds::default())
-        }
-    };
-    let translation = translation.map(|(translation, _)| Arc::new(translation));
-    let machine = Machine::new(memory, process, Arc::new(code), translation, random);
+    let machine = Machine::new(memory, process, code, host_code, random);
     Ok(Loaded { machine, symbols })
+}
+
+/// Puts a program's file into memory.
+pub(crate) fn fill(memory: &mut Memory, image: &Image<'_>) -> Result<(), Denied> {
+    for segment in &image.segments {
+        let (start, end) = segment.pages();
+        memory.0.protect(start, end - start, access(segment.protection));
+        memory.0.initialise(segment.address as u32, segment.bytes)?;
+    }
+    Ok(())
 }
 
 /// Where instructions can be decoded once and for all sandboxes: where the file has code that stays

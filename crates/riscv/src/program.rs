@@ -7,7 +7,7 @@ use std::{
 
 use sandtide_engine::{
     Console, EngineError, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
-    SpawnError,
+    SpawnError, Translation,
 };
 use sandtide_linux::Process;
 use sandtide_memory::Snapshot;
@@ -19,7 +19,7 @@ use crate::{
     place::{Loaded, place},
     sandbox::RiscvSandbox,
     symbols::Symbols,
-    translate::Translation,
+    translator::{HostCode, Translator},
 };
 
 /// Everything that the sandboxes of a program share.
@@ -30,7 +30,7 @@ pub(crate) struct RiscvProgram {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) process: Process<Cpu>,
     pub(crate) code: Arc<Code>,
-    pub(crate) translation: Option<Arc<Translation>>,
+    pub(crate) host_code: Arc<HostCode>,
     /// The arguments of the call for a request in which the snapshot was taken.
     pub(crate) waiting_call: [u64; 6],
     events: Events,
@@ -54,8 +54,9 @@ pub(crate) fn load(
     source: &ProgramSource,
     limits: &Limits,
     console: &dyn Console,
+    translator: &Arc<Translator>,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
-    let Loaded { mut machine, symbols } = place(source, limits)?;
+    let Loaded { mut machine, symbols } = place(source, limits, translator)?;
     let Booted { waiting_call, events } = boot(&mut machine, &symbols, limits, console)?;
     console.flush();
     let snapshot = machine
@@ -71,7 +72,7 @@ pub(crate) fn load(
         snapshot: Arc::new(snapshot),
         process: machine.process,
         code: machine.code,
-        translation: machine.translation,
+        host_code: machine.host_code,
         waiting_call,
         events,
         unknown_calls: Mutex::new(unknown_calls),
@@ -102,6 +103,14 @@ impl Program for SharedProgram {
 
     fn events(&self) -> Events {
         self.0.events
+    }
+
+    fn translation(&self) -> Option<Translation> {
+        Some(self.0.host_code.status())
+    }
+
+    fn when_translated(&self, tell: Box<dyn FnOnce(&Translation) + Send>) {
+        self.0.host_code.when_settled(tell);
     }
 
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {

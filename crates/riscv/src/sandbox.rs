@@ -43,7 +43,7 @@ impl RiscvSandbox {
             Memory(memory),
             program.process.clone(),
             Arc::clone(&program.code),
-            program.translation.clone(),
+            Arc::clone(&program.host_code),
             StdRng::from_os_rng(),
         );
         let pending = Some((call::NEXT_REQUEST, program.waiting_call));

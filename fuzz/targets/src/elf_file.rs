@@ -153,5 +153,7 @@ pub(crate) fn tight_limits() -> Limits {
         descriptors: 16,
         threads: 4,
         scratch: 64 << 10,
+        translate_time: std::time::Duration::from_millis(50),
+        translate_size: 1 << 20,
     }
 }

@@ -66,6 +66,7 @@ pub fn call(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
+    let engines = engines::configured(&config.server.translation)?;
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let Some(mut tenant) = config.tenants.into_iter().find(|tenant| tenant.name == args.tenant)
     else {

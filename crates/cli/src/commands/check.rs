@@ -30,6 +30,7 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
+    let engines = engines::configured(&config.server.translation)?;
     let verdicts = try_all(&config.tenants, &engines, verdict);
     let header = ["TENANT", "STATE", "ENGINE", "LOADED IN", "SERVES"].map(str::to_owned);
     let rows: Vec<_> =

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use sandtide_config::{is_env_name, is_guest_path, units};
+use sandtide_config::{Translation, is_env_name, is_guest_path, units};
 use sandtide_control::choose;
 use sandtide_engine::{
     Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause,
@@ -111,7 +111,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // `required` makes it hold one at least.
     let Some(name) = args.command.first() else { bail!("no program is named") };
     let image = choose::read(name.as_ref())?;
-    let engine = choose::engine(&engines::all(), None, name.as_ref(), &image)?;
+    let engine = choose::engine(
+        &engines::configured(&Translation::default())?,
+        None,
+        name.as_ref(),
+        &image,
+    )?;
     let source = ProgramSource {
         name: name.clone(),
         image,
@@ -172,6 +177,8 @@ fn limits(args: &Args) -> Limits {
         descriptors: 1024,
         threads: 256,
         scratch: args.memory,
+        translate_time: FOREVER,
+        translate_size: args.memory,
     }
 }
 

@@ -13,7 +13,7 @@ use sandtide_engine::{FileGrant, Limits, Translate};
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
     ForwardedHeaders, Listen, ListenAddress, Load, LoadError, LogLimits, Serves, Surroundings, Tls,
-    Trace, parse,
+    Trace, Translation, TranslationCache, parse,
 };
 
 const SURROUNDINGS: Surroundings<'_> = Surroundings {
@@ -94,6 +94,11 @@ trace = "always"
 [server.forwarded]
 trust = ["10.0.0.0/8", "::1"]
 headers = "both"
+[server.translation]
+cache = "kept"
+cache_size = "2 MiB"
+memory = "3 MiB"
+threads = 4
 
 [tls]
 certificates = [{ certificate = "a.pem", key = "/etc/a.key" }]
@@ -146,6 +151,8 @@ request_body = 6
 descriptors = 8
 threads = 9
 scratch = "10 KiB"
+translate_time = "15 s"
+translate_size = "16 MiB"
 log_lines = 11
 log_bytes = "12 KiB"
 
@@ -175,6 +182,13 @@ fn every_key_arrives() {
     let trust = ["10.0.0.0/8", "::1/128"].map(|network| network.parse().unwrap());
     assert_eq!(server.forwarded.trust, trust);
     assert_eq!(server.forwarded.headers, ForwardedHeaders::Both);
+    let translation = Translation {
+        cache: TranslationCache::Directory("/srv/kept".into()),
+        cache_size: 2 << 20,
+        memory: 3 << 20,
+        threads: 4,
+    };
+    assert_eq!(server.translation, translation);
     let certificate = Certificate { certificate: "/srv/a.pem".into(), key: "/etc/a.key".into() };
     let client_auth = ClientAuth::Required { ca: "/srv/ca.pem".into() };
     assert_eq!(config.tls, Some(Tls { certificates: vec![certificate], client_auth }));
@@ -210,6 +224,8 @@ fn every_key_arrives() {
             descriptors: 8,
             threads: 9,
             scratch: 10 << 10,
+            translate_time: Duration::from_secs(15),
+            translate_size: 16 << 20,
         }
     );
     assert_eq!(shop.log, LogLimits { lines: 11, bytes: 12 << 10 });

@@ -33,6 +33,8 @@ pub(super) enum Source {
     Durations,
     /// A counter of the server.
     ServerCount(fn(&Server) -> f64),
+    /// Counters of the server, by a label.
+    ServerCounts(&'static str, fn(&Server) -> Vec<(String, u64)>),
     /// What the server has at a time.
     ServerLevel(fn(&Server) -> f64),
     /// What the server has at a time, by a label.
@@ -46,6 +48,8 @@ pub(super) enum Source {
 pub(super) struct Server {
     pub(super) process: Process,
     pub(super) tally: Arc<Tally>,
+    /// Of the versions that serve.
+    pub(super) translated_bytes: u64,
     /// Tenants by state.
     pub(super) tenants: Vec<(&'static str, usize)>,
     /// Seconds since each reactor's event loop turned, by the reactor's index.
@@ -191,6 +195,39 @@ pub(super) const METRICS: &[Metric] = &[
         source: Source::ServerCount(|server| server.tally.of(Deed::Retired) as f64),
     },
     Metric {
+        name: "sandtide_translations",
+        help: "Versions of programs whose code was translated as far as it was found",
+        source: Source::ServerCount(|server| server.tally.of(Deed::Translated) as f64),
+    },
+    Metric {
+        name: "sandtide_interpreted",
+        help: "Versions of programs that are interpreted wholly or in part, by the limit that was reached",
+        source: Source::ServerCounts("limit", |server| {
+            let all = server.tally.shortfalls();
+            all.map(|(reason, n)| (reason.as_str().to_owned(), n)).collect()
+        }),
+    },
+    Metric {
+        name: "sandtide_translation_cache_hits",
+        help: "Translations that were taken from the cache",
+        source: Source::ServerCount(|server| server.tally.of(Deed::CacheHit) as f64),
+    },
+    Metric {
+        name: "sandtide_translation_cache_misses",
+        help: "Translations that were looked for in the cache in vain",
+        source: Source::ServerCount(|server| server.tally.of(Deed::CacheMiss) as f64),
+    },
+    Metric {
+        name: "sandtide_translation_cache_damaged",
+        help: "Files of the cache that were damaged or none of the server's, and were made again",
+        source: Source::ServerCount(|server| server.tally.of(Deed::CacheDamaged) as f64),
+    },
+    Metric {
+        name: "sandtide_translated_bytes",
+        help: "Memory for translated code and its tables, of the versions that serve",
+        source: Source::ServerLevel(|server| server.translated_bytes as f64),
+    },
+    Metric {
         name: "sandtide_rollbacks",
         help: "Versions replaced by the one before, because too many of their first exchanges faulted",
         source: Source::ServerCount(|server| server.tally.of(Deed::RolledBack) as f64),
@@ -272,7 +309,7 @@ impl Metric {
     pub(super) fn kind(&self) -> MetricType {
         match self.source {
             Source::Count(_) | Source::Time(_) | Source::Counts(..) => MetricType::Counter,
-            Source::ServerCount(_) => MetricType::Counter,
+            Source::ServerCount(_) | Source::ServerCounts(..) => MetricType::Counter,
             Source::Level(_) | Source::ServerLevel(_) | Source::ServerLevels(..) => {
                 MetricType::Gauge
             }
@@ -289,7 +326,7 @@ impl Metric {
             Source::Counts(label, ..) => vec!["tenant", label],
             Source::Durations => vec!["tenant", "le"],
             Source::ServerCount(_) | Source::ServerLevel(_) => vec![],
-            Source::ServerLevels(label, _) => vec![label],
+            Source::ServerLevels(label, _) | Source::ServerCounts(label, _) => vec![label],
             Source::Build => vec!["version"],
         }
     }
@@ -341,6 +378,11 @@ impl Page {
                 to.encode_histogram::<NoLabelSet>(sum, totals.exchanges, &buckets, None)
             }),
             Source::ServerCount(read) => count(&mut to, read(&self.server)),
+            Source::ServerCounts(label, read) => {
+                read(&self.server).into_iter().try_for_each(|(name, n)| {
+                    count(&mut to.encode_family(&[(label, name.as_str())])?, n)
+                })
+            }
             Source::ServerLevel(read) => to.encode_gauge(&read(&self.server)),
             Source::ServerLevels(label, read) => {
                 read(&self.server).into_iter().try_for_each(|(name, level)| {

@@ -25,7 +25,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::{encoding::text, registry::Registry};
-use sandtide_runtime::{Answer, Runtime, SlotState};
+use sandtide_runtime::{Answer, Runtime, SlotState, Table};
 use tokio::{net::TcpListener, sync::Semaphore};
 
 pub use health::Readiness;
@@ -200,8 +200,25 @@ impl Shared {
         let (access_log_lines, access_log_lines_dropped) = (self.sources.access_log)();
         let process = Process::read();
         let tally = self.sources.tally.clone();
-        Server { process, tally, tenants, silences, access_log_lines, access_log_lines_dropped }
+        Server {
+            process,
+            tally,
+            translated_bytes: translated_bytes(&table),
+            tenants,
+            silences,
+            access_log_lines,
+            access_log_lines_dropped,
+        }
     }
+}
+
+/// Of the versions that serve.
+fn translated_bytes(table: &Table) -> u64 {
+    let versions = table.tenants().iter().filter_map(|tenant| match &tenant.answer {
+        Answer::Fixed(_) => None,
+        Answer::Program(slot) => slot.version(),
+    });
+    versions.filter_map(|version| version.program().translation()).map(|of| of.bytes).sum()
 }
 
 fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {

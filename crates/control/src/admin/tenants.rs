@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use sandtide_engine::{CacheUse, Translation};
 use sandtide_runtime::{Answer, FAULT_KINDS, Refused, Runtime, Tenant, Totals};
 use serde_json::{Map, Value, json};
 
@@ -30,6 +31,9 @@ fn describe(tenant: &Tenant, totals: &Totals) -> Value {
             if let Some(version) = status.version {
                 set("version", version.number().into());
                 set("program", version.id().to_string().into());
+                if let Some(translation) = version.program().translation() {
+                    set("translation", translated(&translation));
+                }
             }
             if let Some(failure) = status.failure {
                 set("failure", (*failure).into());
@@ -39,6 +43,18 @@ fn describe(tenant: &Tenant, totals: &Totals) -> Value {
     }
     set("counters", counters(totals));
     Value::Object(object)
+}
+
+fn translated(translation: &Translation) -> Value {
+    let shortfall = translation.shortfall.as_ref();
+    json!({
+        "state": translation.state.as_str(),
+        "functions": translation.functions,
+        "bytes": translation.bytes,
+        "seconds": translation.time.as_secs_f64(),
+        "from_cache": translation.cache == CacheUse::Hit,
+        "limit": shortfall.map(|shortfall| shortfall.reason.as_str()),
+    })
 }
 
 fn counters(totals: &Totals) -> Value {

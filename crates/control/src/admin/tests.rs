@@ -11,7 +11,7 @@ use std::{
 use bench::Clock;
 use fake::{Act, Fake, answer, trap};
 use prometheus_client::metrics::MetricType;
-use sandtide_engine::RequestBody;
+use sandtide_engine::{RequestBody, ShortfallReason};
 use sandtide_runtime::{
     Admission, Begun, FixedResponse, Options, Reactor, Route, Serving, Slot, Table, Tenant,
 };
@@ -72,6 +72,7 @@ fn sources(runtime: &Arc<Runtime>) -> Sources {
 fn tally() -> Arc<Tally> {
     let tally = Arc::<Tally>::default();
     Deed::ALL.into_iter().for_each(|deed| tally.add(deed));
+    tally.add_shortfall(ShortfallReason::Size);
     tally
 }
 

@@ -28,6 +28,28 @@ struct Compiled {
     relocations: Vec<(usize, u32, i64)>,
 }
 
+/// Cranelift's settings for this host. `None` if it has no back end, or one for which this
+/// translator was not made.
+pub(super) fn isa() -> Option<Arc<dyn TargetIsa>> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let mut flags = settings::builder();
+    for (name, value) in [
+        // Without it, operations stay where they are: floating-point exceptions accrue in
+        // order, and not at all for what does not run.
+        ("opt_level", "none"),
+        ("enable_pinned_reg", "true"),
+        ("preserve_frame_pointers", "true"),
+        ("enable_probestack", "false"),
+        ("unwind_info", "false"),
+        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+    ] {
+        flags.set(name, value).ok()?;
+    }
+    cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()
+}
+
 /// Compiles regions one after the other.
 pub(super) struct Compiler {
     isa: Arc<dyn TargetIsa>,
@@ -43,25 +65,8 @@ pub(super) struct Compiler {
 impl Compiler {
     /// For this host. `None` if it has no back end, or one for which this translator was not made.
     pub(super) fn new() -> Option<Self> {
-        if !cfg!(target_arch = "x86_64") {
-            return None;
-        }
-        let mut flags = settings::builder();
-        for (name, value) in [
-            // Without it, operations stay where they are: floating-point exceptions accrue in
-            // order, and not at all for what does not run.
-            ("opt_level", "none"),
-            ("enable_pinned_reg", "true"),
-            ("preserve_frame_pointers", "true"),
-            ("enable_probestack", "false"),
-            ("unwind_info", "false"),
-            ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
-        ] {
-            flags.set(name, value).ok()?;
-        }
-        let isa = cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()?;
         let mut this = Self {
-            isa,
+            isa: isa()?,
             context: Context::new(),
             builder: FunctionBuilderContext::new(),
             code: Vec::new(),
@@ -156,10 +161,15 @@ impl Compiler {
             self.functions.iter().map(|function| Some(function.as_ref()?.offset)).collect();
         // What stands in for a function that is not there returns to where it was called from,
         // and the dispatcher goes on where the guest is then.
+        let mut is_called = vec![false; starts.len()];
+        for (_, target, _) in self.functions.iter().flatten().flat_map(|made| &made.relocations) {
+            is_called[*target as usize] = true;
+        }
         let mut linked = Vec::new();
-        for (offset, start) in offsets.iter().zip(starts) {
+        for ((offset, start), is_called) in offsets.iter().zip(starts).zip(is_called) {
             linked.push(match offset {
                 Some(offset) => *offset,
+                None if !is_called => 0,
                 None => {
                     let absent = self.absent(*start);
                     self.compile(absent)?.offset

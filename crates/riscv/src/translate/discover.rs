@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sandtide_memory::Space;
 
-use super::registers::{Flow, flow};
+use super::{
+    bounds::Allowance,
+    registers::{Flow, flow},
+};
 use crate::isa::{
     Code, fetch,
     insn::{Insn, op},
@@ -22,6 +25,11 @@ const LONGEST_BLOCK: usize = 64;
 
 /// A jump table may have at most this many entries.
 const LARGEST_TABLE: u64 = 4096;
+
+/// A region may have at most this many ways through jump tables: each costs when it is planned and
+/// compiled, and some interpreters have a table of hundreds in each of hundreds of places. What is
+/// over goes through the table of entries.
+const MOST_TARGETS: usize = 1 << 16;
 
 /// How a block ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +93,7 @@ pub(super) struct Finder<'a> {
     code: &'a Code,
     /// Where functions start, and where the next one may.
     bounds: BTreeSet<u64>,
+    allowance: &'a Allowance<'a>,
 }
 
 impl<'a> Finder<'a> {
@@ -93,9 +102,10 @@ impl<'a> Finder<'a> {
         space: &'a Space,
         code: &'a Code,
         symbols: impl Iterator<Item = u64>,
+        allowance: &'a Allowance<'a>,
     ) -> Self {
         let bounds = symbols.filter(|pc| code.holds(*pc)).collect();
-        Self { space, code, bounds }
+        Self { space, code, bounds, allowance }
     }
 
     /// The instruction at an address, if it stays as it is.
@@ -116,7 +126,7 @@ impl<'a> Finder<'a> {
         }
         let mut seen = BTreeSet::new();
         while let Some(start) = open.pop() {
-            if found.len() >= most {
+            if found.len() >= most || self.allowance.is_over() {
                 break;
             }
             self.walk(start, &mut seen, |pc| {
@@ -134,6 +144,7 @@ impl<'a> Finder<'a> {
         let bounds = &self.bounds;
         self.space
             .data_pages()
+            .take_while(|_| !self.allowance.is_over())
             .flat_map(|bytes| bytes.chunks_exact(8))
             .filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)))
             .filter(|word| bounds.contains(word))
@@ -144,6 +155,9 @@ impl<'a> Finder<'a> {
         let mut open = vec![start];
         let mut remembered = Constants::default();
         while let Some(mut pc) = open.pop() {
+            if self.allowance.is_over() {
+                break;
+            }
             let mut constants = remembered.after();
             while seen.insert(pc) {
                 let Some(insn) = self.instruction(pc) else { break };
@@ -231,12 +245,13 @@ impl<'a> Finder<'a> {
         let mut order = vec![start];
         let mut next_leader = 0;
         let mut count = 0;
+        let mut known_targets = 0;
         let mut tables = BTreeMap::new();
         let mut seen = BTreeSet::new();
         let mut remembered = Constants::default();
         while let Some(&leader) = order.get(next_leader) {
             next_leader += 1;
-            if count >= most {
+            if count >= most || self.allowance.is_over() {
                 leaders.remove(&leader);
                 continue;
             }
@@ -273,7 +288,11 @@ impl<'a> Finder<'a> {
                     Flow::Jump => add(far),
                     Flow::JumpRegister if LINKS.contains(&insn.d()) => add(next),
                     Flow::JumpRegister => {
-                        let targets = self.table(&constants, insn, range);
+                        let mut targets = self.table(&constants, insn, range);
+                        if known_targets + targets.len() > MOST_TARGETS {
+                            targets.clear();
+                        }
+                        known_targets += targets.len();
                         targets.iter().copied().for_each(&mut add);
                         tables.insert(pc, targets);
                     }

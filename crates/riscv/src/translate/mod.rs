@@ -14,6 +14,8 @@
 //! and the count as they were there. The interpreter then executes that instruction; so faults,
 //! calls and counts are its own.
 
+mod artifact;
+mod bounds;
 mod compile;
 mod discover;
 mod float;
@@ -28,21 +30,24 @@ mod registers;
 mod run;
 mod table;
 
+pub(crate) use artifact::Artifact;
+pub(crate) use bounds::{Allowance, Bounds, Reached};
 pub(crate) use run::run_translated;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) use tests::Trace;
 
 use std::{
-    collections::{HashMap, VecDeque},
-    time::{Duration, Instant},
+    collections::{HashMap, HashSet, VecDeque},
+    io,
 };
 
 use sandtide_memory::Space;
 
 use self::{
+    artifact::{EntryAt, LARGEST_TABLE, Summary},
     compile::Compiler,
     discover::{Finder, Region},
     lower::Surroundings,
@@ -51,30 +56,6 @@ use self::{
     table::{Entries, Entry},
 };
 use crate::isa::Code;
-
-/// What a translation may cost.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Guest instructions, of all regions together.
-    pub(crate) instructions: usize,
-    /// Guest instructions of one region.
-    pub(crate) region: usize,
-    /// Bytes of host code.
-    pub(crate) bytes: usize,
-    /// Time. What is not translated by then is interpreted.
-    pub(crate) time: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            instructions: 400_000,
-            region: 8_000,
-            bytes: 64 << 20,
-            time: Duration::from_secs(10),
-        }
-    }
-}
 
 /// A program's host code.
 #[derive(Debug)]
@@ -85,78 +66,103 @@ pub(crate) struct Translation {
     helpers: [usize; 3],
 }
 
-/// What a translation has come to.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Summary {
-    /// Regions translated.
-    pub(crate) regions: usize,
-    /// Guest instructions in them; one may be in several.
-    pub(crate) instructions: usize,
-    /// Bytes of host code.
-    pub(crate) bytes: usize,
-    /// Whether a bound was reached, so that the rest is interpreted.
-    pub(crate) is_partial: bool,
+/// What the code that is made depends on besides the program: the translator and the host.
+/// `None` if the host cannot have any.
+pub(crate) fn target() -> Option<String> {
+    let isa = compile::isa()?;
+    let mut target = format!("{} {} {}", env!("SANDTIDE_TRANSLATOR"), isa.triple(), isa.flags());
+    isa.isa_flags().iter().for_each(|flag| target.push_str(&format!(" {flag}")));
+    Some(target)
+}
+
+/// Translates what can be found of a program. `symbols` are the addresses of functions, as far as
+/// the file tells. `None` if the host cannot, or there is nothing.
+pub(crate) fn translate(
+    space: &Space,
+    code: &Code,
+    entry: u64,
+    symbols: impl Iterator<Item = u64>,
+    bounds: &Bounds,
+    allowance: &Allowance<'_>,
+) -> Option<Artifact> {
+    let span = code.span()?;
+    let bytes = span.end - span.start;
+    if bytes > LARGEST_TABLE {
+        return None;
+    }
+    let mut compiler = Compiler::new()?;
+    let mut finder = Finder::new(space, code, symbols, allowance);
+    let Found { regions, mut summary } = Found::new(&mut finder, entry, bounds, allowance);
+    let numbers: HashMap<u64, u32> = regions
+        .iter()
+        .enumerate()
+        .map(|(number, region)| (region.blocks[0].pc, number as u32))
+        .collect();
+    // Which regions will be there must be known before the first is translated.
+    let mut artifact = Artifact {
+        code: Vec::new(),
+        table: Entries::new(span.start, bytes).range(),
+        entries: Vec::new(),
+        helpers: [0; 3],
+        summary,
+    };
+    let mut done = Vec::new();
+    for region in &regions {
+        if allowance.look() {
+            summary.reached = Some(Reached::Time);
+            break;
+        }
+        if compiler.bytes() as u64 + artifact.bytes() > bounds.bytes as u64 {
+            summary.reached = Some(Reached::Bytes);
+            break;
+        }
+        let plan = Plan::new(region);
+        let around = Surroundings {
+            function: &|pc| numbers.get(&pc).copied(),
+            first_entry: artifact.entries.len() as u32 + 1,
+            table: artifact.table,
+        };
+        compiler.region(region, &plan, &around);
+        artifact.entries.extend(plan.entries.iter().enumerate().map(|(resume, block)| {
+            let pc = region.blocks[*block].pc;
+            EntryAt { pc, function: None, resume: resume as u32 }
+        }));
+        done.push(plan.entries.len());
+    }
+    let starts: Vec<u64> = regions.iter().map(|region| region.blocks[0].pc).collect();
+    let offset = |offset: usize| u32::try_from(offset).ok();
+    for (helper, at) in artifact.helpers.iter_mut().zip(compiler.helpers) {
+        *helper = offset(at)?;
+    }
+    let (code, offsets) = compiler.finish(&starts)?;
+    let mut entries = artifact.entries.iter_mut();
+    for (count, function) in done.iter().zip(offsets) {
+        let function = function.and_then(offset);
+        entries.by_ref().take(*count).for_each(|entry| entry.function = function);
+    }
+    summary.regions = done.len() as u32;
+    Some(Artifact { code, summary, ..artifact })
 }
 
 impl Translation {
-    /// Translates what can be found of a program. `symbols` are the addresses of functions, as far
-    /// as the file tells. `None` if the host cannot, or there is nothing.
-    pub(crate) fn new(
-        space: &Space,
-        code: &Code,
-        entry: u64,
-        symbols: impl Iterator<Item = u64>,
-        bounds: &Bounds,
-    ) -> Option<(Self, Summary)> {
-        let start = Instant::now();
-        let span = code.span()?;
-        let bytes = span.end - span.start;
-        if bytes > 64 << 20 {
-            return None;
+    /// Makes it ready to run.
+    pub(crate) fn new(artifact: &Artifact) -> io::Result<Self> {
+        if !artifact.is_consistent() {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut compiler = Compiler::new()?;
-        let mut entries = Entries::new(span.start, bytes);
-        let mut finder = Finder::new(space, code, symbols);
-        let Found { regions, mut summary } = Found::new(&mut finder, entry, bounds);
-        let numbers: HashMap<u64, u32> = regions
-            .iter()
-            .enumerate()
-            .map(|(number, region)| (region.blocks[0].pc, number as u32))
-            .collect();
-        let plans: Vec<Plan> = regions.iter().map(Plan::new).collect();
-        // Which regions will be there must be known before the first is translated.
-        let table = entries.range();
-        let mut first_entry = 1;
-        let mut done = 0;
-        for (region, plan) in regions.iter().zip(&plans) {
-            if start.elapsed() > bounds.time || compiler.bytes() > bounds.bytes {
-                summary.is_partial = true;
-                break;
-            }
-            let around =
-                Surroundings { function: &|pc| numbers.get(&pc).copied(), first_entry, table };
-            compiler.region(region, plan, &around);
-            first_entry += plan.entries.len() as u32;
-            done += 1;
-        }
-        let starts: Vec<u64> = regions.iter().map(|region| region.blocks[0].pc).collect();
-        let helpers = compiler.helpers;
-        let (code, offsets) = compiler.finish(&starts)?;
-        summary.bytes = code.len();
-        let code = NativeCode::new(&code).ok()?;
-        for (number, (region, plan)) in regions.iter().zip(&plans).enumerate().take(done) {
-            for (resume, block) in plan.entries.iter().enumerate() {
-                let number_of_entry = entries.entries.len() as u32;
-                let function = offsets[number].map_or(0, |offset| code.address(offset));
-                entries.entries.push(Entry { function, resume: resume as u64 });
-                if offsets[number].is_some() {
-                    entries.set(region.blocks[*block].pc, number_of_entry);
-                }
+        let (start, bytes) = artifact.table;
+        let code = NativeCode::new(&artifact.code)?;
+        let mut entries = Entries::new(start, bytes);
+        for entry in &artifact.entries {
+            let number = entries.entries.len() as u32;
+            let function = entry.function.map_or(0, |offset| code.address(offset as usize));
+            entries.entries.push(Entry { function, resume: entry.resume.into() });
+            if entry.function.is_some() {
+                entries.set(entry.pc, number);
             }
         }
-        summary.regions = done;
-        let helpers = helpers.map(|offset| code.address(offset));
-        Some((Self { code, entries, helpers }, summary))
+        let helpers = artifact.helpers.map(|offset| code.address(offset as usize));
+        Ok(Self { code, entries, helpers })
     }
 }
 
@@ -167,18 +173,27 @@ struct Found {
 }
 
 impl Found {
-    fn new(finder: &mut Finder<'_>, entry: u64, bounds: &Bounds) -> Self {
+    fn new(
+        finder: &mut Finder<'_>,
+        entry: u64,
+        bounds: &Bounds,
+        allowance: &Allowance<'_>,
+    ) -> Self {
         let mut open: VecDeque<u64> = finder.starts(entry, bounds.instructions).into();
-        let mut known: std::collections::HashSet<u64> = open.iter().copied().collect();
+        let mut known: HashSet<u64> = open.iter().copied().collect();
         let (mut regions, mut summary) = (Vec::new(), Summary::default());
         while let Some(start) = open.pop_front() {
-            if summary.instructions >= bounds.instructions {
-                summary.is_partial = true;
+            if allowance.look() {
+                summary.reached = Some(Reached::Time);
+                break;
+            }
+            if summary.instructions as usize >= bounds.instructions {
+                summary.reached = Some(Reached::Instructions);
                 break;
             }
             let Some(region) = finder.region(start, bounds.region) else { continue };
-            summary.instructions +=
-                region.blocks.iter().map(|block| block.instructions.len()).sum::<usize>();
+            let instructions = region.blocks.iter().map(|block| block.instructions.len() as u32);
+            summary.instructions += instructions.sum::<u32>();
             for pc in region.ways_out() {
                 if known.insert(pc) {
                     open.push_back(pc);

@@ -41,7 +41,7 @@ impl Entries {
 
     /// Sets the entry at an address that has none.
     pub(super) fn set(&mut self, pc: u64, number: u32) {
-        if let Some(slot) = self.numbers.get_mut(((pc - self.start) / 2) as usize)
+        if let Some(slot) = self.numbers.get_mut((pc.wrapping_sub(self.start) / 2) as usize)
             && *slot == 0
         {
             *slot = number;

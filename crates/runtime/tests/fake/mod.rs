@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use sandtide_engine::{
     BodyError, Console, EngineError, Events, Fault, Outcome, Program, ProgramId, Progress, Purpose,
-    ResetError, Sandbox, SpawnError, Stream, Trap, TrapCause, Turn, Usage,
+    ResetError, Sandbox, SpawnError, Stream, Translation, Trap, TrapCause, Turn, Usage,
 };
 
 /// The script of a guest that saves its state.
@@ -180,6 +180,10 @@ impl Program for Fake {
     fn events(&self) -> Events {
         let has = |script| self.scripts.contains_key(script);
         Events { save: has(SAVE), restore: has(RESTORE) }
+    }
+
+    fn translation(&self) -> Option<Translation> {
+        Some(Translation { bytes: 4096, ..Translation::default() })
     }
 
     fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {

@@ -17,14 +17,31 @@ use std::{
 
 use sandtide_memory::Space;
 
-use super::{Bounds, Translation};
+use super::{
+    Allowance, Artifact, Bounds, Reached, Translation,
+    artifact::{EntryAt, Summary},
+    translate,
+};
 use crate::isa::{Code, tests::CODE};
 
 /// Translates test code.
 fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
-    let symbols = symbols.iter().copied();
-    let translation = Translation::new(space, code, u64::from(CODE), symbols, &Bounds::default());
-    translation.unwrap().0
+    let (symbols, bounds) = (symbols.iter().copied(), Bounds::default());
+    let allowance = Allowance::new(bounds.time, &|| true);
+    let artifact = translate(space, code, u64::from(CODE), symbols, &bounds, &allowance);
+    Translation::new(&artifact.unwrap()).unwrap()
+}
+
+/// A translation that does nothing.
+pub(crate) fn artifact() -> Artifact {
+    let entry = |pc, function, resume| EntryAt { pc, function, resume };
+    Artifact {
+        code: vec![0xc3; 100],
+        table: (0x1_0000, 64),
+        entries: vec![entry(0x1_0000, Some(16), 0), entry(0x1_0002, None, 1)],
+        helpers: [1, 2, 3],
+        summary: Summary { regions: 1, instructions: 2, reached: Some(Reached::Bytes) },
+    }
 }
 
 /// Where the chance of a test starts: `SANDTIDE_SEED`, or another place each day. It is printed.

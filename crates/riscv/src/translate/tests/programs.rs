@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     machine::{Bounds, Machine, Stop},
     place::place_with,
+    translator::{TranslationOptions, Translator},
 };
 
 /// Programs whose way depends on clocks: they sleep, or look at the times of files.
@@ -74,7 +75,10 @@ fn placed(path: &Path, translate: Translate) -> Machine {
         translate,
     };
     let random = StdRng::seed_from_u64(1);
-    place_with(&source, &Limits::default(), random).unwrap().machine
+    // Whatever it is, it is translated before it runs.
+    let options = TranslationOptions { small: u64::MAX, ..TranslationOptions::default() };
+    let limits = Limits { translate_time: Duration::from_secs(1000), ..Limits::default() };
+    place_with(&source, &limits, &Translator::new(options), random).unwrap().machine
 }
 
 /// Runs a program to its end or its first request.
@@ -119,13 +123,13 @@ fn differences(path: &Path) -> Vec<String> {
     let expected = run(placed(path, Translate::Off), Trace::default());
     let whole = placed(path, Translate::Auto);
     let mut pieces = placed(path, Translate::Off);
-    pieces.translation = whole.translation.clone();
+    pieces.host_code = Arc::clone(&whole.host_code);
     let ways =
         [("whole", whole, Trace::default()), ("pieces", pieces, Trace::in_pieces(seed(), 300))];
     let is_timed = TIMED.iter().any(|timed| name.starts_with(timed));
     let mut found = Vec::new();
     for (way, machine, trace) in ways {
-        assert!(machine.translation.is_some(), "{name} is not translated");
+        assert!(machine.host_code.get().is_some(), "{name} is not translated");
         let actual = run(machine, trace);
         let _ = writeln!(
             io::stderr(),
@@ -200,20 +204,7 @@ fn given_programs_agree() {
 fn summaries() {
     let paths = env::var("SANDTIDE_LOCKSTEP").unwrap_or_default();
     for path in paths.split(':').filter(|path| !path.is_empty()) {
-        let data = fs::read(path).unwrap();
-        let image = crate::elf::parse(&data).unwrap();
-        let symbols = crate::symbols::Symbols::read(&data, image.base);
-        let machine = placed(Path::new(path), Translate::Off);
-        let now = Instant::now();
-        let (_, summary) = crate::translate::Translation::new(
-            &machine.memory.0,
-            &machine.code,
-            image.entry,
-            symbols.addresses(),
-            &crate::translate::Bounds::default(),
-        )
-        .unwrap();
-        let symbols = symbols.addresses().count();
-        let _ = writeln!(io::stderr(), "{path}: {summary:?} {symbols} {:?}", now.elapsed());
+        let machine = placed(Path::new(path), Translate::Auto);
+        let _ = writeln!(io::stderr(), "{path}: {:?}", machine.host_code.status());
     }
 }
