@@ -37,7 +37,7 @@ test:
 
 bench: examples
 	@scripts/setup bench
-	cargo build --release -p sandtide-bench
+	cargo build --release -p sandtide-bench --features measure
 	bench/run
 
 soak: examples

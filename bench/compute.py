@@ -64,21 +64,42 @@ def compute(root, options, add):
     for mode, ratio in medians.items():
         add(f"compute/{mode}", "to_native_geometric_mean", geometric_mean(ratio.values()), "ratio")
         add(f"compute/{mode}", "to_native_most", max(ratio.values()), "ratio")
-    show(medians, {name: statistics.median(values) for name, values in rates.items()})
+    show("multiples of native", medians, {name: statistics.median(values) for name, values in rates.items()})
 
 
-def show(medians, rates):
-    """The figures for the eye."""
+def checks(root, options, add):
+    """What counting instructions, and the check in front of stores, cost translated code: it runs with and without."""
+    without = {"counting": "uncounted", "store-checks": "unchecked-stores"}
+    build = Builder(root, options.compiler)
+    guests = {name: build.guest(name) for name in PROGRAMS}
+    ratios = {part: {name: [] for name in PROGRAMS} for part in without}
+    for number in range(options.rounds):
+        for name, guest in guests.items():
+            modes = ["auto", *without.values()]
+            runs = {mode: Run([build.runner, guest, mode]) for mode in (modes if number % 2 == 0 else reversed(modes))}
+            for part, mode in without.items():
+                if runs[mode].output != runs["auto"].output:
+                    sys.exit(f"error: {name} {mode} prints {runs[mode].output!r}, translated {runs['auto'].output!r}")
+                ratios[part][name].append(runs["auto"].seconds / runs[mode].seconds)
+                add(f"checks/{name}", f"with_to_without_{part}", ratios[part][name][-1], "ratio")
+    medians = {part: {name: statistics.median(values) for name, values in ratios[part].items()} for part in without}
+    for part, ratio in medians.items():
+        add("checks", f"with_to_without_{part}_geometric_mean", geometric_mean(ratio.values()), "ratio")
+    show("with to without", medians)
+
+
+def show(title, medians, rates=None):
+    """The figures for the eye: medians of ratios, millions of instructions a second."""
 
     def line(name, values, rate):
         columns = "".join(f"{value:>13}" for value in values)
-        print(f"# {name:20}{columns}   {rate}", file=sys.stderr)
+        print(f"# {name:20}{columns}   {rate if rates else ''}".rstrip(), file=sys.stderr)
 
-    line("multiples of native", medians, "interpreted, million instructions/s")
+    line(title, medians, "interpreted, million instructions/s")
     for name in PROGRAMS:
-        line(name, [f"{ratio[name]:.2f}" for ratio in medians.values()], f"{rates[name]:.0f}")
+        line(name, [f"{ratio[name]:.2f}" for ratio in medians.values()], rates and f"{rates[name]:.0f}")
     means = [f"{geometric_mean(ratio.values()):.2f}" for ratio in medians.values()]
-    line("geometric mean", means, f"{geometric_mean(rates.values()):.0f}")
+    line("geometric mean", means, rates and f"{geometric_mean(rates.values()):.0f}")
 
 
 def geometric_mean(values):
@@ -107,21 +128,24 @@ class Builder:
         self.runner = built(root, "compute")
         self.qemu = installed("qemu-riscv64", "qemu-user", other="qemu-riscv64-static")
         if compiler == "gnu":
-            self.host = [installed("gcc", "gcc")]
-            self.guest = [installed("riscv64-linux-gnu-gcc", "gcc-riscv64-linux-gnu")]
+            self.for_host = [installed("gcc", "gcc")]
+            self.for_guest = [installed("riscv64-linux-gnu-gcc", "gcc-riscv64-linux-gnu")]
             return
         python = root / "build/venv/bin/python"
         if not python.exists():
             sys.exit("error: no zig in build/venv\n\nhint: scripts/setup bench, or `--compiler gnu`")
         zig = [python, "-m", "ziglang", "cc", "-target"]
-        self.host, self.guest = [*zig, "x86_64-linux-musl"], [*zig, "riscv64-linux-musl"]
+        self.for_host, self.for_guest = [*zig, "x86_64-linux-musl"], [*zig, "riscv64-linux-musl"]
+
+    def guest(self, name):
+        return self.build(name, "riscv64", self.for_guest)
 
     def commands(self, name):
         """What to run in each mode."""
-        guest = self.build(name, "riscv64", self.guest)
+        guest = self.guest(name)
         return {
-            "native": [self.build(name, "native", self.host)],
-            "scalar": [self.build(name, "scalar", [*self.host, *SCALAR[self.compiler]])],
+            "native": [self.build(name, "native", self.for_host)],
+            "scalar": [self.build(name, "scalar", [*self.for_host, *SCALAR[self.compiler]])],
             "translated": [self.runner, guest, "auto"],
             "interpreted": [self.runner, guest, "off"],
             "qemu": [self.qemu, guest],

@@ -21,7 +21,7 @@ def binary(root, name):
 def built(root, name):
     """The same, once it is known to be there."""
     if not binary(root, name).exists():
-        sys.exit(f"error: {binary(root, name)} is not built\n\nhint: cargo build --release -p sandtide-bench -p sandtide-cli")
+        sys.exit(f"error: {binary(root, name)} is not built\n\nhint: make bench")
     return binary(root, name)
 
 

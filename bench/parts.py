@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from compute import compute
+from compute import checks, compute
 from crowd import crowd
 from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
 from protocols import protocols
@@ -243,7 +243,8 @@ ALL = {
     "metering": metering,
     "overload": overload,
     "compute": compute,
+    "checks": checks,
 }
 
 # These need no server.
-ALONE = {"compute"}
+ALONE = {"compute", "checks"}

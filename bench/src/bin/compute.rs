@@ -1,8 +1,9 @@
 //! Runs a program of the benchmark's compute part to its end in a sandbox, translated or interpreted.
 //!
-//! `compute PROGRAM auto|off` copies the program's output. Of the lines that the program writes to
-//! its standard error (`bench/guests/measure.h`) those with times have the CPU time of this
-//! process instead, load and translation apart from the computation.
+//! `compute PROGRAM MODE` copies the program's output. Of the lines that the program writes to its
+//! standard error (`bench/guests/measure.h`) those with times have the CPU time of this process
+//! instead, load and translation apart from the computation. Modes are `auto`, `off`, and with the
+//! feature `measure` also `uncounted` and `unchecked-stores`, which are translated without that.
 
 use std::{
     env, fs, io,
@@ -15,6 +16,8 @@ use anyhow::{Context, bail};
 use rustix::time::{ClockId, clock_gettime};
 use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream, Translate};
 use sandtide_riscv::RiscvEngine;
+#[cfg(feature = "measure")]
+use sandtide_riscv::measure::{Part, leave_out};
 
 /// CPU time of this process: all threads, user and system.
 fn cpu_time() -> Duration {
@@ -48,13 +51,26 @@ impl Console for Stopwatch {
     }
 }
 
+/// Translated, without a part of what makes it safe.
+#[cfg(feature = "measure")]
+fn without(part: Part) -> Translate {
+    leave_out(part);
+    Translate::Auto
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [path, mode] = &arguments[..] else { bail!("usage: compute PROGRAM auto|off") };
+    let [path, mode] = &arguments[..] else { bail!("usage: compute PROGRAM MODE") };
     let translate = match mode.as_str() {
         "auto" => Translate::Auto,
         "off" => Translate::Off,
-        other => bail!("no mode `{other}`, use `auto` or `off`"),
+        #[cfg(feature = "measure")]
+        "uncounted" => without(Part::Counting),
+        #[cfg(feature = "measure")]
+        "unchecked-stores" => without(Part::StoreChecks),
+        other => {
+            bail!("no mode `{other}`, use `auto` or `off`, or build with `--features measure`")
+        }
     };
     let source = ProgramSource {
         name: path.clone(),

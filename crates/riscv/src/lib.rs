@@ -32,3 +32,8 @@ pub use translator::{
     TranslationOptions,
     cache::{Cache, CacheError},
 };
+/// What measurements need, and nobody else.
+#[cfg(feature = "measure")]
+pub mod measure {
+    pub use crate::translate::{Part, leave_out};
+}

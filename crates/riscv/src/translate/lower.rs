@@ -29,6 +29,7 @@ use super::{
     discover::{Block, End, Region},
     float::Singles,
     frame::{self, leave},
+    measure::{self, Part},
     memory::Fact,
     plan::{BlockPlan, PASSED, PASSED_SET, Plan},
     registers::Registers,
@@ -317,12 +318,16 @@ impl<'a> Lowering<'a> {
     /// Whether there is enough left for a block.
     fn enough(&mut self, index: usize) -> Value {
         let left = self.builder.use_var(self.left);
-        let path = self.plan.blocks[index].path.max(1) as i64;
+        let counts = measure::has(Part::Counting);
+        let path = if counts { self.plan.blocks[index].path.max(1) as i64 } else { 0 };
         self.builder.ins().icmp_imm(IntCC::SignedGreaterThanOrEqual, left, path)
     }
 
     /// Leaves in front of a block if there is not enough left for it.
     fn check_budget(&mut self, index: usize) {
+        if !measure::has(Part::Counting) {
+            return;
+        }
         let enough = self.enough(index);
         self.leave_unless(enough, leave::BUDGET);
     }
@@ -445,7 +450,7 @@ impl<'a> Lowering<'a> {
             if !(is_last && ends_block(&block.end)) {
                 self.instruction(*insn);
             }
-            self.pending += 1;
+            self.pending += u64::from(measure::has(Part::Counting));
             if !is_last {
                 self.pc += 2 * insn.length();
             }

@@ -23,6 +23,7 @@ mod frame;
 mod helpers;
 mod integer;
 mod lower;
+mod measure;
 mod memory;
 mod native;
 mod plan;
@@ -32,6 +33,8 @@ mod table;
 
 pub(crate) use artifact::Artifact;
 pub(crate) use bounds::{Allowance, Bounds, Reached};
+#[cfg(feature = "measure")]
+pub use measure::{Part, leave_out};
 pub(crate) use run::run_translated;
 
 #[cfg(test)]
