@@ -95,6 +95,13 @@ impl Compiler {
         self.functions.push(compiled);
     }
 
+    /// Undoes the last region. Another may come in its place.
+    pub(super) fn take_back(&mut self) {
+        if let Some(Some(function)) = self.functions.pop() {
+            self.code.truncate(function.offset);
+        }
+    }
+
     /// The host code as text, for a look at it.
     #[cfg(test)]
     #[allow(dead_code, reason = "for whoever looks into generated code")]

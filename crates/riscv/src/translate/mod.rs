@@ -109,14 +109,12 @@ pub(crate) fn translate(
         helpers: [0; 3],
         summary,
     };
+    // What stands in for functions that are not there comes on top.
+    let most = (bounds.bytes - bounds.bytes / 8) as u64;
     let mut done = Vec::new();
     for region in &regions {
         if allowance.look() {
             summary.reached = Some(Reached::Time);
-            break;
-        }
-        if compiler.bytes() as u64 + artifact.bytes() > bounds.bytes as u64 {
-            summary.reached = Some(Reached::Bytes);
             break;
         }
         let plan = Plan::new(region);
@@ -126,10 +124,17 @@ pub(crate) fn translate(
             table: artifact.table,
         };
         compiler.region(region, &plan, &around);
+        let known = artifact.entries.len();
         artifact.entries.extend(plan.entries.iter().enumerate().map(|(resume, block)| {
             let pc = region.blocks[*block].pc;
             EntryAt { pc, function: None, resume: resume as u32 }
         }));
+        if compiler.bytes() as u64 + artifact.bytes() > most {
+            compiler.take_back();
+            artifact.entries.truncate(known);
+            summary.reached = Some(Reached::Bytes);
+            break;
+        }
         done.push(plan.entries.len());
     }
     let starts: Vec<u64> = regions.iter().map(|region| region.blocks[0].pc).collect();

@@ -59,7 +59,7 @@ pub struct TranslationOptions {
 
 impl Default for TranslationOptions {
     fn default() -> Self {
-        Self { small: 256 << 10, cache: None, memory: 1 << 30, threads: 1, queue: 1024 }
+        Self { small: 128 << 10, cache: None, memory: 1 << 30, threads: 1, queue: 1024 }
     }
 }
 

@@ -7,9 +7,9 @@ use std::{
     thread,
 };
 
-/// Beside programs that want the processor, a worker gets about a tenth of a core: enough to end
-/// some time on a busy server, which gains most from it, and too little to be felt.
-const NICENESS: i32 = 10;
+/// Beside a thread that wants the same core, a worker gets a quarter of it: little enough to leave
+/// requests alone, and enough to end on a busy server, which gains most from it.
+const NICENESS: i32 = 5;
 
 /// Cranelift recurses, not deeply.
 const STACK: usize = 8 << 20;
