@@ -1,6 +1,6 @@
 //! What a process is started from.
 
-use sandtide_engine::{FileGrant, Limits};
+use sandtide_engine::{FileGrant, Limits, LoadError};
 
 use crate::Protection;
 
@@ -99,4 +99,19 @@ pub enum StartError {
         /// Why not.
         source: std::io::Error,
     },
+}
+
+impl StartError {
+    /// What the owner of the program is told.
+    pub fn into_load_error(self, limits: &Limits) -> LoadError {
+        match self {
+            Self::Grant { path, source } => LoadError::Grant { path, source },
+            Self::MemoryLimit => LoadError::OverLimit {
+                resource: "memory",
+                needed: "more than that for the program and its stack".to_owned(),
+                limit: format!("{} bytes", limits.memory),
+            },
+            error => LoadError::NotAProgram { what: error.to_string(), hint: None },
+        }
+    }
 }

@@ -23,6 +23,7 @@
 mod calls;
 mod cpu;
 mod delivery;
+pub mod elf;
 mod files;
 mod guest;
 mod host;

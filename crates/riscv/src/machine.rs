@@ -339,6 +339,9 @@ fn signal_of(cause: TrapCause, address: u64) -> SignalInfo {
         TrapCause::Breakpoint => (5, 1),
         TrapCause::MisalignedFetch | TrapCause::MisalignedAtomic => (7, 1),
         TrapCause::Load | TrapCause::Store | TrapCause::Fetch => (11, 1),
+        // No instruction of RISC-V traps so.
+        TrapCause::Arithmetic => (8, 1),
+        TrapCause::Protection => (11, 128),
     };
     SignalInfo { signal, code, address }
 }

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{EngineError, Limits, LoadError, ProgramSource, Translate};
-use sandtide_linux::{DEFAULT_STACK, ImageLayout, Process, ProcessSetup, StartError};
+use sandtide_linux::{DEFAULT_STACK, Process, ProcessSetup};
 use sandtide_memory::{Denied, Space};
 
 use crate::{
@@ -74,8 +74,8 @@ pub(crate) fn place_with(
         hwcap: HARDWARE,
     };
     let cpu = Cpu::new(image.entry);
-    let process = Process::start(&layout(&image), &setup, cpu, &mut memory, &mut random)
-        .map_err(|error| start_error(error, limits))?;
+    let process = Process::start(&image.layout(), &setup, cpu, &mut memory, &mut random)
+        .map_err(|error| error.into_load_error(limits))?;
     let symbols = Symbols::read(&source.image, image.base);
     let machine = Machine::new(memory, process, code, host_code, random);
     Ok(Loaded { machine, symbols })
@@ -109,38 +109,6 @@ fn lasting_code(image: &Image<'_>) -> impl Iterator<Item = Range<u64>> {
         .filter(|part| part.protection.execute)
         .filter(move |part| !is_writable(part.pages()))
         .map(|part| part.address..part.address + (part.bytes.len() as u64).saturating_sub(2))
-}
-
-fn layout(image: &Image<'_>) -> ImageLayout {
-    let segments: Vec<_> = image
-        .segments
-        .iter()
-        .map(|segment| {
-            let (start, end) = segment.pages();
-            sandtide_linux::Segment { start, end, protection: segment.protection }
-        })
-        .collect();
-    ImageLayout {
-        entry: image.entry,
-        phdr: image.headers,
-        phent: u64::from(image.header_size),
-        phnum: u64::from(image.header_count),
-        brk_start: segments.iter().map(|segment| segment.end).max().unwrap_or(0),
-        segments,
-        interpreter_base: 0,
-    }
-}
-
-fn start_error(error: StartError, limits: &Limits) -> LoadError {
-    match error {
-        StartError::Grant { path, source } => LoadError::Grant { path, source },
-        StartError::MemoryLimit => LoadError::OverLimit {
-            resource: "memory",
-            needed: "more than that for the program and its stack".to_owned(),
-            limit: format!("{} bytes", limits.memory),
-        },
-        error => LoadError::NotAProgram { what: error.to_string(), hint: None },
-    }
 }
 
 #[cfg(test)]

@@ -1,229 +1,35 @@
-//! Reading a program's file: RV64 ELF, static or static-PIE (ELF gABI; RISC-V ELF psABI).
+//! Reading a program's file: RV64 ELF (RISC-V ELF psABI).
 
-use object::{
-    LittleEndian as LE,
-    elf::{
-        EF_RISCV_FLOAT_ABI_QUAD, EF_RISCV_RVE, EM_RISCV, ET_DYN, ET_EXEC, FileHeader64, PF_R, PF_W,
-        PF_X, PT_INTERP, PT_LOAD, PT_PHDR, ProgramHeader64,
-    },
-    read::elf::{FileHeader as _, ProgramHeader as _},
-};
+use object::elf::{EF_RISCV_FLOAT_ABI_QUAD, EF_RISCV_RVE, EM_RISCV};
 use sandtide_engine::LoadError;
-use sandtide_linux::{PAGE, Protection};
+use sandtide_linux::elf::{self, Target};
 
-/// Where a position-independent program is put.
-const PIE_BASE: u64 = 0x1_0000;
+pub(crate) use sandtide_linux::elf::{Image, Segment};
 
-/// The lowest address that a segment may have: address 0 must trap.
-const LOWEST: u64 = 0x1000;
-
-/// Room that is left above a program for its heap and stack.
-const HIGHEST: u64 = 0xe000_0000;
-
-/// A file may have at most this many segments.
-const MOST_SEGMENTS: usize = 64;
-
-/// A part of the file that is put into memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Segment<'data> {
-    /// The first guest address.
-    pub(crate) address: u64,
-    /// How much memory it covers, in bytes; what the file does not fill is zero.
-    pub(crate) length: u64,
-    /// What the file has for it.
-    pub(crate) bytes: &'data [u8],
-    /// What the guest may do with it.
-    pub(crate) protection: Protection,
-}
-
-impl Segment<'_> {
-    /// The pages that it covers, as a start and an end address.
-    pub(crate) fn pages(&self) -> (u64, u64) {
-        (self.address / PAGE * PAGE, (self.address + self.length).next_multiple_of(PAGE))
-    }
-}
-
-/// A program's file, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Image<'data> {
-    /// Sorted by address, not overlapping, all below [`HIGHEST`].
-    pub(crate) segments: Vec<Segment<'data>>,
-    /// Where it starts.
-    pub(crate) entry: u64,
-    /// What was added to the file's addresses.
-    pub(crate) base: u64,
-    /// The guest address of the program headers, or 0 if they are not in memory.
-    pub(crate) headers: u64,
-    /// How many program headers there are.
-    pub(crate) header_count: u16,
-    /// The size of a program header.
-    pub(crate) header_size: u16,
-}
+const TARGET: Target = Target {
+    machine: EM_RISCV,
+    compile: "compile it for riscv64-linux",
+    pie_base: 0x1_0000,
+    highest: 0xe000_0000,
+    link_lower: "guest memory is 32 bits wide: link below 0xe0000000",
+    check_flags,
+};
 
 /// Whether a file is an ELF for RISC-V, by its first bytes.
 pub(crate) fn is_riscv(image: &[u8]) -> bool {
-    image.starts_with(b"\x7fELF") && image.get(18..20) == Some(&EM_RISCV.to_le_bytes())
+    elf::is_for(EM_RISCV, image)
 }
 
 /// Reads and checks a file. Nothing in it is believed.
 pub(crate) fn parse(data: &[u8]) -> Result<Image<'_>, LoadError> {
-    if !data.starts_with(b"\x7fELF") {
-        return Err(refuse(
-            "not an ELF file",
-            Some("build one with `sandtide build`, or cross-compile with `-static`"),
-        ));
-    }
-    // Class and byte order come before everything that depends on them (ELF gABI, e_ident).
-    let of_another = match data.get(4..6) {
-        Some([1, _]) => Some("built for a 32-bit machine"),
-        Some([_, 2]) => Some("built for a big-endian machine"),
-        _ => None,
-    };
-    if let Some(what) = of_another {
-        return Err(refuse(what, Some("compile it for riscv64-linux")));
-    }
-    let header = FileHeader64::<LE>::parse(data)
-        .map_err(|error| refuse(format!("not a 64-bit ELF file: {error}"), None))?;
-    check_target(header)?;
-    let headers = header
-        .program_headers(LE, data)
-        .map_err(|error| refuse(format!("bad program headers: {error}"), None))?;
-    if headers.iter().any(|header| header.p_type(LE) == PT_INTERP) {
-        return Err(refuse(
-            "the program is dynamically linked",
-            Some("link it with `-static` or `-static-pie`"),
-        ));
-    }
-    let base = if header.e_type(LE) == ET_DYN { PIE_BASE } else { 0 };
-    let segments = segments(headers, data, base)?;
-    let entry = header.e_entry(LE).wrapping_add(base);
-    let executable = |segment: &Segment<'_>| {
-        segment.protection.execute
-            && (segment.address..segment.address + segment.length).contains(&entry)
-    };
-    if !segments.iter().any(executable) {
-        return Err(refuse(format!("the entry point {entry:#x} is not code"), None));
-    }
-    Ok(Image {
-        entry,
-        base,
-        headers: headers_address(headers, header.e_phoff(LE), &segments, base),
-        header_count: header.e_phnum(LE),
-        header_size: header.e_phentsize(LE),
-        segments,
-    })
+    elf::parse(data, &TARGET)
 }
 
-fn check_target(header: &FileHeader64<LE>) -> Result<(), LoadError> {
-    if header.e_machine(LE) != EM_RISCV {
-        return Err(refuse(
-            format!("built for another machine (ELF machine {})", header.e_machine(LE)),
-            Some("compile it for riscv64-linux"),
-        ));
-    }
-    let flags = header.e_flags(LE);
-    if flags & EF_RISCV_RVE != 0 || flags & EF_RISCV_FLOAT_ABI_QUAD == EF_RISCV_FLOAT_ABI_QUAD {
-        return Err(refuse(
-            format!("built for RV64E or with quad-precision registers (flags {flags:#x})"),
-            Some("compile with `-march=rv64gc -mabi=lp64d`"),
-        ));
-    }
-    match header.e_type(LE) {
-        ET_EXEC | ET_DYN => Ok(()),
-        kind => Err(refuse(
-            format!("not a program (ELF type {kind})"),
-            Some("link the object files to a static executable"),
-        )),
-    }
-}
-
-fn segments<'data>(
-    headers: &[ProgramHeader64<LE>],
-    data: &'data [u8],
-    base: u64,
-) -> Result<Vec<Segment<'data>>, LoadError> {
-    let mut segments = Vec::new();
-    for header in headers.iter().filter(|header| header.p_type(LE) == PT_LOAD) {
-        let (length, flags) = (header.p_memsz(LE), header.p_flags(LE));
-        if length == 0 {
-            continue;
-        }
-        let address = header.p_vaddr(LE).wrapping_add(base);
-        let inside = address >= LOWEST && length <= HIGHEST && address <= HIGHEST - length;
-        if !inside {
-            return Err(refuse(
-                format!("a segment at {address:#x} of {length:#x} bytes is outside guest memory"),
-                Some("guest memory is 32 bits wide: link below 0xe0000000"),
-            ));
-        }
-        let bytes = header
-            .data(LE, data)
-            .map_err(|()| refuse("a segment lies outside the file; is it complete?", None))?;
-        if bytes.len() as u64 > length {
-            return Err(refuse("a segment has more bytes than memory", None));
-        }
-        segments.push(Segment {
-            address,
-            length,
-            bytes,
-            protection: Protection {
-                read: flags & PF_R != 0,
-                write: flags & PF_W != 0,
-                execute: flags & PF_X != 0,
-            },
-        });
-        if segments.len() > MOST_SEGMENTS {
-            return Err(refuse(format!("more than {MOST_SEGMENTS} segments"), None));
-        }
-    }
-    segments.sort_by_key(|segment| segment.address);
-    if let Some(pair) =
-        segments.windows(2).find(|pair| pair[0].address + pair[0].length > pair[1].address)
-    {
-        return Err(refuse(format!("two segments overlap at {:#x}", pair[1].address), None));
-    }
-    Ok(segments)
-}
-
-/// Where the program headers are in memory: where `PT_PHDR` says, or in the segment that covers
-/// their place in the file.
-fn headers_address(
-    headers: &[ProgramHeader64<LE>],
-    offset: u64,
-    segments: &[Segment<'_>],
-    base: u64,
-) -> u64 {
-    let declared = headers
-        .iter()
-        .find(|header| header.p_type(LE) == PT_PHDR)
-        .map(|header| header.p_vaddr(LE).wrapping_add(base));
-    let covering = || {
-        headers
-            .iter()
-            .filter(|header| header.p_type(LE) == PT_LOAD)
-            .find(|header| {
-                let (start, length) = header.file_range(LE);
-                offset >= start && offset - start < length
-            })
-            .map(|header| {
-                header.p_vaddr(LE).wrapping_add(base).wrapping_add(offset - header.p_offset(LE))
-            })
-    };
-    declared
-        .or_else(covering)
-        .filter(|address| {
-            segments.iter().any(|segment| {
-                *address >= segment.address && *address - segment.address < segment.length
-            })
-        })
-        .unwrap_or(0)
-}
-
-/// Where there is no better advice: no linker writes such a file.
-const DAMAGED: &str = "the file is damaged or cut off: build it again";
-
-fn refuse(what: impl Into<String>, hint: Option<&'static str>) -> LoadError {
-    LoadError::NotAProgram { what: what.into(), hint: hint.or(Some(DAMAGED)) }
+fn check_flags(flags: u32) -> Option<(String, &'static str)> {
+    let wrong =
+        flags & EF_RISCV_RVE != 0 || flags & EF_RISCV_FLOAT_ABI_QUAD == EF_RISCV_FLOAT_ABI_QUAD;
+    let what = || format!("built for RV64E or with quad-precision registers (flags {flags:#x})");
+    wrong.then(|| (what(), "compile with `-march=rv64gc -mabi=lp64d`"))
 }
 
 #[cfg(test)]

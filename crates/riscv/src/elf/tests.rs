@@ -1,5 +1,6 @@
 //! Files that are almost programs.
 
+use object::elf::{ET_DYN, ET_EXEC, PF_R, PF_X, PT_INTERP, PT_LOAD};
 use proptest::prelude::*;
 
 use super::*;
@@ -74,7 +75,7 @@ fn a_position_independent_file_is_moved() {
     builder.headers[0].3 = 0;
     let file = builder.file();
     let image = parse(&file).unwrap();
-    assert_eq!((image.entry, image.segments[0].address), (PIE_BASE + 0x10, PIE_BASE));
+    assert_eq!((image.entry, image.segments[0].address), (TARGET.pie_base + 0x10, TARGET.pie_base));
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn what_is_wrong_is_said() {
         (|b| b.headers[0].4 = 0x200, "more bytes than memory"),
         (|b| b.headers[0].3 = 0, "outside guest memory"),
         (|b| b.headers[0].3 = u64::MAX - 0xfff, "outside guest memory"),
-        (|b| b.headers[0].3 = HIGHEST, "outside guest memory"),
+        (|b| b.headers[0].3 = TARGET.highest, "outside guest memory"),
         (|b| b.headers[0].5 = u64::MAX, "outside guest memory"),
         (|b| b.headers.push((PT_LOAD, PF_R, 0, 0x1_0800, 0, 0x1000)), "overlap"),
         (|b| b.headers.extend([(PT_LOAD, PF_R, 0, 0x2_0000, 0, 1); 65]), "segments"),
@@ -125,7 +126,7 @@ proptest! {
         changes.iter().for_each(|(at, byte)| file[*at] = *byte);
         if let Ok(image) = parse(&file) {
             for segment in &image.segments {
-                prop_assert!(segment.address + segment.length <= HIGHEST);
+                prop_assert!(segment.address + segment.length <= TARGET.highest);
                 prop_assert!(segment.bytes.len() as u64 <= segment.length);
             }
         }
