@@ -35,6 +35,7 @@ mod table;
 
 pub use freeze::Snapshot;
 pub use heap::trim_heap;
+pub use reservation::Reservation;
 pub use reset::SHRINK_PERIOD;
 pub use space::{Denied, Space};
 pub use table::Access;

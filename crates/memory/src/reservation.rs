@@ -13,7 +13,9 @@ pub(crate) const GUARD: usize = 64 << 10;
 ///   outer          base                 base + length
 ///   │ GUARD (none) │ private, zero …    │ GUARD (none) │
 /// ```
-pub(crate) struct Reservation {
+///
+/// Its bytes are not its own business: whoever owns one makes the views, and keeps them apart.
+pub struct Reservation {
     base: *mut u8,
     length: usize,
 }
@@ -26,7 +28,7 @@ unsafe impl Sync for Reservation {}
 impl Reservation {
     /// Reserves `length` bytes (a multiple of the page size) of private zero memory. No memory is
     /// used until a page is written.
-    pub(crate) fn new(length: usize) -> io::Result<Self> {
+    pub fn new(length: usize) -> io::Result<Self> {
         let outer = inaccessible(length + 2 * GUARD)?;
         // SAFETY: the whole of a mapping just made, which nobody else knows.
         let this = unsafe { Self::inside(outer, length) };
@@ -65,7 +67,7 @@ impl Reservation {
     }
 
     /// The host address of the first byte. Valid for `length` bytes while `self` lives.
-    pub(crate) fn base(&self) -> *mut u8 {
+    pub fn base(&self) -> *mut u8 {
         self.base
     }
 
@@ -73,7 +75,7 @@ impl Reservation {
     ///
     /// # Panics
     /// If the range is not inside the reservation.
-    pub(crate) fn map_file(
+    pub fn map_file(
         &self,
         offset: usize,
         length: usize,
@@ -110,8 +112,22 @@ impl Reservation {
 
     /// Drops our private copies of the pages of a range: they are again what the mapping
     /// underneath has, zero or the file's content.
-    pub(crate) fn discard(&self, offset: usize, length: usize) -> io::Result<()> {
+    pub fn discard(&self, offset: usize, length: usize) -> io::Result<()> {
         self.advise(offset, length, Advice::LinuxDontNeed)
+    }
+
+    /// Makes whoever mirrors the pages of a range, as KVM does in its own page tables, look them up
+    /// anew. What they hold stays.
+    pub fn revoke(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.check(offset, length);
+        // SAFETY: `check` keeps the range inside our own mapping, which was readable and writable
+        // and is so again; nobody looks at it in between, as callers have the only reference.
+        unsafe {
+            let start = self.base.add(offset).cast::<c_void>();
+            rustix::mm::mprotect(start, length, MprotectFlags::READ)?;
+            rustix::mm::mprotect(start, length, MprotectFlags::READ | MprotectFlags::WRITE)?;
+        }
+        Ok(())
     }
 
     fn advise(&self, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
