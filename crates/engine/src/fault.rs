@@ -39,6 +39,10 @@ pub enum TrapCause {
     MisalignedAtomic,
     /// A breakpoint instruction (`__builtin_trap`, `ebreak`).
     Breakpoint,
+    /// A division by zero or an overflow of one, or a floating-point exception that was asked for.
+    Arithmetic,
+    /// An instruction that is not for programs, or an address that no memory can have.
+    Protection,
 }
 
 impl fmt::Display for TrapCause {
@@ -51,6 +55,8 @@ impl fmt::Display for TrapCause {
             Self::MisalignedFetch => "misaligned jump",
             Self::MisalignedAtomic => "misaligned atomic access",
             Self::Breakpoint => "breakpoint",
+            Self::Arithmetic => "arithmetic error",
+            Self::Protection => "forbidden instruction or impossible address",
         })
     }
 }

@@ -75,8 +75,8 @@ pub struct Args {
     /// stacks that were seen to FILE, folded, as flame graphs are made from
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
-    /// The program, a static RISC-V Linux ELF, and its arguments: whatever stands behind the
-    /// program is its own, options included
+    /// The program, a static Linux ELF for RISC-V or x86-64, and its arguments: whatever stands
+    /// behind the program is its own, options included
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<String>,
 }
@@ -198,6 +198,7 @@ fn exit_code(fault: &Fault) -> u8 {
     const SIGTRAP: u8 = 5;
     const SIGABRT: u8 = 6;
     const SIGBUS: u8 = 7;
+    const SIGFPE: u8 = 8;
     const SIGKILL: u8 = 9;
     const SIGSEGV: u8 = 11;
     const SIGXCPU: u8 = 24;
@@ -205,7 +206,10 @@ fn exit_code(fault: &Fault) -> u8 {
         Fault::Exit { code } => return *code,
         Fault::Deadline { .. } => return OUT_OF_TIME,
         Fault::Trap(trap) => match trap.cause {
-            TrapCause::Load | TrapCause::Store | TrapCause::Fetch => SIGSEGV,
+            TrapCause::Load | TrapCause::Store | TrapCause::Fetch | TrapCause::Protection => {
+                SIGSEGV
+            }
+            TrapCause::Arithmetic => SIGFPE,
             TrapCause::IllegalInstruction => SIGILL,
             TrapCause::MisalignedFetch | TrapCause::MisalignedAtomic => SIGBUS,
             TrapCause::Breakpoint => SIGTRAP,
