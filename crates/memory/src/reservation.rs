@@ -117,7 +117,7 @@ impl Reservation {
     }
 
     /// Makes whoever mirrors the pages of a range, as KVM does in its own page tables, look them up
-    /// anew. What they hold stays.
+    /// anew. What they hold stays. All of it must be readable and writable.
     pub fn revoke(&self, offset: usize, length: usize) -> io::Result<()> {
         self.check(offset, length);
         // SAFETY: `check` keeps the range inside our own mapping, which was readable and writable

@@ -1,0 +1,459 @@
+//! A program being executed: a virtual machine, its threads, and the loop that runs them.
+
+use std::{
+    io::{self, Read},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kvm_ioctls::Kvm;
+use rand::rngs::StdRng;
+use sandtide_engine::{Console, EngineError, Fault, Limits, Location, Trap, TrapCause, Turn};
+use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
+
+use crate::{
+    exception,
+    memory::{AfterReset, Memory},
+    paging::USER_END,
+    registers::Registers,
+    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, OUT_LENGTH},
+    vcpu::{Leave, Vcpu},
+    vm::Vm,
+};
+
+/// Where the processor stands while it does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// It has the registers of no thread.
+    Nowhere,
+    /// In the program of the running thread.
+    Program,
+    /// Behind a call of the running thread: it goes on with the result by itself.
+    Call,
+    /// In the stubs, on its way: it can only go on.
+    Stubs,
+    /// Behind an exception.
+    Exception,
+}
+
+/// The state of a program in execution.
+pub(crate) struct Machine {
+    vcpu: Vcpu,
+    vm: Vm,
+    pub(crate) memory: Memory,
+    pub(crate) process: Process<Registers>,
+    /// No part of any snapshot: no value comes twice.
+    pub(crate) random: StdRng,
+    stand: Stand,
+    /// System calls and guest calls since [`Machine::clear_counts`].
+    pub(crate) calls: u64,
+    /// Time that the guest has run since then.
+    cpu_time: Duration,
+    /// The guest did what no guest can do whose stubs are in order.
+    astray: bool,
+}
+
+/// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
+pub(crate) struct Bounds<'a> {
+    /// Until when there must be an end.
+    pub(crate) deadline: Instant,
+    /// How long to run until others get their turn.
+    slice: Duration,
+    start: Instant,
+    /// The last look at the clock.
+    now: Instant,
+    /// Whether the slice is to end early.
+    interrupt: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Bounds<'a> {
+    pub(crate) fn new(now: Instant, deadline: Instant, slice: Duration) -> Self {
+        Self { deadline, slice, start: now, now, interrupt: &|| false }
+    }
+
+    pub(crate) fn of(turn: &Turn<'a, '_>) -> Self {
+        let bounds = Self::new(turn.now, turn.deadline, turn.slice.0);
+        Self { interrupt: turn.interrupt, ..bounds }
+    }
+
+    /// Begins another slice.
+    pub(crate) fn renew(&mut self) {
+        self.now = Instant::now();
+        self.start = self.now;
+    }
+
+    /// Looks at the clock, and whether there is an interrupt. `Some` if the turn is over.
+    fn check(&mut self) -> Option<Stop> {
+        self.now = Instant::now();
+        if self.now >= self.deadline {
+            return Some(Stop::Over(End::Deadline));
+        }
+        let is_over = self.now - self.start >= self.slice || (self.interrupt)();
+        is_over.then_some(Stop::Sliced)
+    }
+}
+
+/// Why [`Machine::run`] came back.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The running thread has made a guest call.
+    GuestCall {
+        /// The number.
+        number: u64,
+        /// The arguments.
+        arguments: [u64; 6],
+    },
+    /// The slice is used up.
+    Sliced,
+    /// Every thread waits.
+    Idle {
+        /// When a timer wakes one.
+        until: Option<Instant>,
+    },
+    /// The process has left.
+    Exit(u8),
+    /// The process cannot go on.
+    Over(End),
+}
+
+/// What follows a call.
+enum Next {
+    /// The same thread, if there is time.
+    GoOn,
+    /// Perhaps another thread.
+    Resched,
+    /// The engine has something to do.
+    Stop(Stop),
+}
+
+/// How a process ends badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Trap {
+        cause: TrapCause,
+        address: u64,
+    },
+    Signal(u8),
+    Deadline,
+    Memory,
+    Stalled,
+    /// The machine did what only a broken one does.
+    Astray(&'static str),
+}
+
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> EngineError {
+    move |source| EngineError::System { what, source }
+}
+
+impl Machine {
+    pub(crate) fn new(
+        kvm: &Kvm,
+        entry: CallEntry,
+        memory: Memory,
+        process: Process<Registers>,
+        random: StdRng,
+    ) -> Result<Self, EngineError> {
+        let vm = Vm::new(kvm, &memory).map_err(system("cannot create a virtual machine"))?;
+        let vcpu = vm.processor(kvm, entry).map_err(system("cannot set up a processor"))?;
+        Ok(Self {
+            vcpu,
+            vm,
+            memory,
+            process,
+            random,
+            stand: Stand::Nowhere,
+            calls: 0,
+            cpu_time: Duration::ZERO,
+            astray: false,
+        })
+    }
+
+    pub(crate) fn clear_counts(&mut self) {
+        (self.calls, self.cpu_time) = (0, Duration::ZERO);
+    }
+
+    /// Puts memory and registers back to a snapshot.
+    pub(crate) fn reset(&mut self, process: &Process<Registers>) -> Result<(), EngineError> {
+        if self.astray {
+            return Err(EngineError::Invariant("a virtual machine went astray"));
+        }
+        if self.memory.reset().map_err(system("cannot reset memory"))? == AfterReset::Watch {
+            self.vm.reset_ring().map_err(system("cannot watch a virtual machine's writes"))?;
+        }
+        self.process.reset_from(process);
+        self.stand = Stand::Nowhere;
+        Ok(())
+    }
+
+    /// Runs the guest's threads until something needs the engine.
+    pub(crate) fn run(
+        &mut self,
+        bounds: &mut Bounds<'_>,
+        console: &dyn Console,
+        mut stdin: Option<&mut (dyn Read + Send)>,
+    ) -> Result<Stop, EngineError> {
+        loop {
+            match self.process.schedule(bounds.now, &mut self.memory) {
+                Schedule::Run => {}
+                Schedule::Idle { until } => {
+                    self.cpu_time += bounds.start.elapsed();
+                    return Ok(Stop::Idle { until });
+                }
+                Schedule::Stalled => return Ok(Stop::Over(End::Stalled)),
+                Schedule::Killed(signal) => return Ok(Stop::Over(End::Signal(signal))),
+                Schedule::MemoryLimit => return Ok(Stop::Over(End::Memory)),
+            }
+            loop {
+                let leave = self.enter()?;
+                if self.memory.is_over_limit() {
+                    return Ok(Stop::Over(End::Memory));
+                }
+                match leave {
+                    Leave::Port(CALL_PORT) => match self.call(bounds, console, &mut stdin)? {
+                        Next::GoOn => {}
+                        Next::Resched => break,
+                        Next::Stop(stop) => return Ok(stop),
+                    },
+                    Leave::Port(port)
+                        if (EXCEPTION_PORT..EXCEPTION_PORT + EXCEPTIONS).contains(&port) =>
+                    {
+                        if let Some(end) = self.exception(port - EXCEPTION_PORT)? {
+                            return Ok(Stop::Over(end));
+                        }
+                    }
+                    Leave::Port(_) => return Ok(self.go_astray("write to a port")),
+                    Leave::Astray(what) => return Ok(self.go_astray(what)),
+                    Leave::RingFull => {
+                        self.vm.reset_ring().map_err(system("cannot watch writes"))?;
+                    }
+                    Leave::Kicked => self.interrupted()?,
+                }
+                if let Some(stop) = bounds.check() {
+                    self.cpu_time += bounds.now - bounds.start;
+                    return Ok(stop);
+                }
+                if matches!(leave, Leave::Kicked) && self.process.threads() > 1 {
+                    self.preempt()?;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn go_astray(&mut self, what: &'static str) -> Stop {
+        self.astray = true;
+        Stop::Over(End::Astray(what))
+    }
+
+    /// Gives the processor what it does not have of the running thread, and lets it run.
+    fn enter(&mut self) -> Result<Leave, EngineError> {
+        let chunks = self.memory.chunks();
+        self.vm.attach(chunks).map_err(system("cannot give memory to a virtual machine"))?;
+        let cpu = self.process.cpu();
+        match self.stand {
+            Stand::Program | Stand::Stubs => {}
+            Stand::Call if !cpu.moved => {
+                // Where it stands is its own business: only the result is new.
+                let mut registers = self.vcpu.registers();
+                registers.rax = cpu.general.rax;
+                self.vcpu.set_registers(&registers);
+            }
+            Stand::Call | Stand::Exception => {
+                let now = self.vcpu.system().map_err(system("cannot read registers"))?;
+                let fs = if cpu.new_fs { cpu.loadable_fs() } else { now.fs };
+                self.vcpu.set_system(fs, now.gs);
+                self.vcpu.set_registers(&cpu.loadable());
+                load_extended(&self.vcpu, cpu)?;
+            }
+            Stand::Nowhere => {
+                self.vcpu.set_system(cpu.loadable_fs(), cpu.gs);
+                self.vcpu.set_registers(&cpu.loadable());
+                load_extended(&self.vcpu, cpu)?;
+            }
+        }
+        (cpu.moved, cpu.new_fs) = (false, false);
+        self.stand = Stand::Program;
+        self.vcpu.run(&mut self.memory).map_err(system("cannot run a virtual machine"))
+    }
+
+    /// The guest was interrupted, anywhere.
+    fn interrupted(&mut self) -> Result<(), EngineError> {
+        let registers = self.vcpu.registers();
+        self.stand = if registers.rip < USER_END { Stand::Program } else { Stand::Stubs };
+        Ok(())
+    }
+
+    /// Takes the registers of the running thread from the processor, which another thread is to
+    /// have.
+    pub(crate) fn save(&mut self) -> Result<(), EngineError> {
+        if self.stand == Stand::Nowhere || self.stand == Stand::Stubs {
+            return Ok(());
+        }
+        let extended = match self.process.cpu().extended.take() {
+            Some(extended) => extended,
+            None => self.extended()?,
+        };
+        let cpu = self.process.cpu();
+        cpu.extended = Some(extended);
+        if self.stand == Stand::Program {
+            cpu.general = self.vcpu.registers();
+        }
+        let now = self.vcpu.system().map_err(system("cannot read registers"))?;
+        if !cpu.new_fs {
+            cpu.fs = now.fs;
+        }
+        cpu.gs = now.gs;
+        self.stand = Stand::Nowhere;
+        Ok(())
+    }
+
+    fn extended(&self) -> Result<Arc<kvm_bindings::kvm_xsave>, EngineError> {
+        self.vcpu.extended().map(Arc::from).map_err(system("cannot read vector registers"))
+    }
+
+    /// The running thread makes its call again when the host has something new.
+    pub(crate) fn wait_for_host(&mut self) -> Result<(), EngineError> {
+        if self.process.threads() > 1 {
+            self.save()?;
+        }
+        self.process.wait_for_host();
+        Ok(())
+    }
+
+    /// Another thread gets its turn, if there is one that can run.
+    fn preempt(&mut self) -> Result<(), EngineError> {
+        if self.stand != Stand::Stubs {
+            self.save()?;
+            self.process.preempt();
+        }
+        Ok(())
+    }
+
+    /// Carries out the call that the running thread is in.
+    fn call(
+        &mut self,
+        bounds: &Bounds<'_>,
+        console: &dyn Console,
+        stdin: &mut Option<&mut (dyn Read + Send)>,
+    ) -> Result<Next, EngineError> {
+        let registers = self.vcpu.registers();
+        if registers.rip.wrapping_sub(ENTRY) > OUT_LENGTH {
+            // The program wrote to the port itself.
+            let cpu = self.process.cpu();
+            (cpu.general, cpu.moved) = (registers, true);
+            self.stand = Stand::Exception;
+            return Ok(match self.deliver(exception::PRIVILEGED, 0)? {
+                Some(end) => Next::Stop(Stop::Over(end)),
+                None => Next::GoOn,
+            });
+        }
+        self.calls += 1;
+        let cpu = self.process.cpu();
+        cpu.begin_call(&registers);
+        self.stand = Stand::Call;
+        let (number, args) = cpu.call();
+        if sandtide_abi::call::is_guest_call(number) {
+            // The hot path needs no clock.
+            return Ok(Next::Stop(Stop::GuestCall { number, arguments: args }));
+        }
+        if exception::needs_vectors(number) {
+            let extended = self.extended()?;
+            self.process.cpu().extended = Some(extended);
+        }
+        let threads = self.process.threads();
+        let action = self.process.call(&mut Host {
+            memory: &mut self.memory,
+            console,
+            stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
+            random: &mut self.random,
+            cpu_time: self.cpu_time + bounds.start.elapsed(),
+        });
+        if action == Action::Resched {
+            // A thread that has ended leaves nothing to save.
+            if self.process.threads() < threads {
+                self.stand = Stand::Nowhere;
+            } else {
+                self.save()?;
+            }
+        } else if !self.process.cpu().moved {
+            // The processor has them.
+            self.process.cpu().extended = None;
+        }
+        Ok(match action {
+            Action::Continue => Next::GoOn,
+            Action::Resched => Next::Resched,
+            Action::GuestCall { number, args } => {
+                Next::Stop(Stop::GuestCall { number, arguments: args })
+            }
+            Action::Exit(code) => Next::Stop(Stop::Exit(code)),
+            Action::Killed(signal) => Next::Stop(Stop::Over(End::Signal(signal))),
+            Action::MemoryLimit => Next::Stop(Stop::Over(End::Memory)),
+        })
+    }
+
+    /// The running thread has taken an exception; `Some` if that ends the process.
+    fn exception(&mut self, vector: u16) -> Result<Option<End>, EngineError> {
+        let frame = Frame::read(&self.memory.system(Frame::ADDRESS));
+        if !frame.is_users() {
+            self.astray = true;
+            return Ok(Some(End::Astray("exception in the stubs")));
+        }
+        let now = self.vcpu.system().map_err(system("cannot read registers"))?;
+        let registers = self.vcpu.registers();
+        let cpu = self.process.cpu();
+        cpu.begin_exception(&registers, &frame);
+        self.stand = Stand::Exception;
+        self.deliver(
+            exception::of(vector, frame.error),
+            exception::address(vector, now.fault, &frame),
+        )
+    }
+
+    /// Enters the handler of the signal for an exception; `Some` if there is none.
+    fn deliver(
+        &mut self,
+        what: exception::Exception,
+        address: u64,
+    ) -> Result<Option<End>, EngineError> {
+        let extended = self.extended()?;
+        self.process.cpu().extended = Some(extended);
+        let info = SignalInfo { signal: what.signal, code: what.code, address };
+        Ok(match self.process.deliver(info, &mut self.memory) {
+            Delivered::Handler => None,
+            Delivered::Fatal(_) => Some(End::Trap { cause: what.cause, address }),
+            Delivered::MemoryLimit => Some(End::Memory),
+        })
+    }
+
+    /// The fault for an end, with the place in the guest's code.
+    pub(crate) fn fault(&mut self, end: End, limits: &Limits) -> Fault {
+        if matches!(self.stand, Stand::Program) {
+            let rip = self.vcpu.registers().rip;
+            self.process.cpu().general.rip = rip;
+        }
+        let backtrace = vec![Location { pc: self.process.cpu().pc(), symbol: None }];
+        match end {
+            End::Trap { cause, address } => Fault::Trap(Trap { cause, address, backtrace }),
+            End::Signal(signal) => Fault::Signal { signal, backtrace },
+            End::Deadline => Fault::Deadline { limit: limits.wall_time, backtrace },
+            End::Memory => Fault::Memory { limit: limits.memory, backtrace },
+            End::Stalled => Fault::Stalled { backtrace },
+            End::Astray(what) => {
+                Fault::Protocol(format!("the virtual machine went astray: {what}"))
+            }
+        }
+    }
+}
+
+/// Gives the processor the vector registers of a thread.
+fn load_extended(vcpu: &Vcpu, cpu: &mut Registers) -> Result<(), EngineError> {
+    match cpu.extended.take() {
+        Some(extended) => match vcpu.set_extended(&extended) {
+            Ok(()) => Ok(()),
+            // A signal handler has put something there that is none: it loses them.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            Err(error) => Err(system("cannot set vector registers")(error)),
+        },
+        None => Ok(()),
+    }
+}

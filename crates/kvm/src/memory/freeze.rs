@@ -1,0 +1,166 @@
+//! The frozen memory of a program.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    ops::Range,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    mm::ProtFlags,
+};
+use sandtide_memory::Reservation;
+
+use crate::{
+    memory::{ACCESS, GUEST, HOST, IMAGE, Memory},
+    paging::{END, PAGE},
+};
+
+/// Zero pages between two runs that are stored, to have fewer mappings.
+const LARGEST_GAP: u64 = 4;
+
+/// The memory of a program at the point where it waits for a request: pages of the program, its page
+/// tables and the stubs. Immutable and shared by all of the program's sandboxes.
+pub(crate) struct Snapshot {
+    file: OwnedFd,
+    /// Pages that the file has, one behind the other.
+    runs: Vec<Range<u64>>,
+    /// The entries of the table that are not zero, in order.
+    entries: Vec<(Range<u64>, u8)>,
+    /// The same memory, mapped for reading: what a reset copies from.
+    view: Reservation,
+    chunks: u64,
+}
+
+impl Memory {
+    /// Freezes what there is.
+    ///
+    /// # Panics
+    /// If the memory was itself made from a snapshot.
+    pub(crate) fn freeze(&mut self) -> io::Result<Snapshot> {
+        assert!(self.snapshot.is_none(), "a snapshot of a snapshot");
+        let lists = self.guest_written.iter().chain(&self.host_written);
+        let mut pages: Vec<u64> = lists
+            .copied()
+            .filter(|page| self.table[*page as usize] & (GUEST | HOST) != 0)
+            .filter(|page| self.page_bytes(*page).iter().any(|byte| *byte != 0))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for page in &pages {
+            self.table[*page as usize] |= IMAGE;
+        }
+        let runs = runs_of(&pages);
+        let mut file = File::from(rustix::fs::memfd_create(
+            "sandtide-snapshot",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?);
+        for run in &runs {
+            file.write_all(self.bytes(run.start * PAGE, (run.end - run.start) * PAGE))?;
+        }
+        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        let snapshot = Snapshot {
+            file: file.into(),
+            runs,
+            entries: entries_of(&self.table),
+            view: Reservation::new(END as usize)?,
+            chunks: self.chunks,
+        };
+        snapshot.map_into(&snapshot.view, false)?;
+        Ok(snapshot)
+    }
+
+    /// Memory that holds what the snapshot holds. `limit` bounds the bytes of the snapshot and of
+    /// freshly written pages together.
+    pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>, limit: u64) -> io::Result<Self> {
+        let mut this = Self::empty(limit)?;
+        snapshot.map_into(&this.host, true)?;
+        let mut image = 0;
+        for (pages, entry) in &snapshot.entries {
+            this.table[pages.start as usize..pages.end as usize].fill(*entry);
+            image += if entry & IMAGE != 0 { pages.end - pages.start } else { 0 };
+        }
+        this.chunks = snapshot.chunks;
+        this.room = this.room.saturating_sub(image);
+        this.ceiling = this.room;
+        this.snapshot = Some(snapshot);
+        Ok(this)
+    }
+}
+
+impl Snapshot {
+    fn map_into(&self, memory: &Reservation, writable: bool) -> io::Result<()> {
+        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        let access = ProtFlags::READ | write;
+        let mut offset = 0;
+        for run in &self.runs {
+            let length = (run.end - run.start) * PAGE;
+            let start = (run.start * PAGE) as usize;
+            memory.map_file(start, length as usize, self.file.as_fd(), offset, access)?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// The bytes that a page had; zero for one that the snapshot has no bytes for.
+    pub(super) fn page_bytes(&self, page: u64) -> &[u8] {
+        assert!(page < END / PAGE, "no page {page}");
+        // SAFETY: a whole page inside the view, which is mapped while `self` lives and which
+        // nothing writes: the file is sealed and the rest stays zero.
+        unsafe {
+            let start = self.view.base().add((page * PAGE) as usize);
+            std::slice::from_raw_parts(start, PAGE as usize)
+        }
+    }
+
+    /// The pages that the snapshot has bytes for.
+    #[cfg(test)]
+    pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().flat_map(Clone::clone)
+    }
+
+    /// The entry that a page had: access and `IMAGE`.
+    pub(super) fn entry(&self, page: u64) -> u8 {
+        let after = self.entries.partition_point(|(pages, _)| pages.start <= page);
+        match self.entries[..after].last() {
+            Some((pages, entry)) if pages.contains(&page) => *entry,
+            _ => 0,
+        }
+    }
+}
+
+/// Joins sorted pages to runs, across small gaps.
+fn runs_of(pages: &[u64]) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for &page in pages {
+        match runs.last_mut() {
+            Some(run) if page - run.end <= LARGEST_GAP => run.end = page + 1,
+            _ => runs.push(page..page + 1),
+        }
+    }
+    runs
+}
+
+/// What a table has, without what is part of no snapshot.
+fn entries_of(table: &[u8]) -> Vec<(Range<u64>, u8)> {
+    let mut entries: Vec<(Range<u64>, u8)> = Vec::new();
+    // Most of the table was never touched: whole pieces are compared first.
+    const PIECE: usize = 4096;
+    for (piece, first) in table.chunks(PIECE).zip((0..).step_by(PIECE)) {
+        if piece.iter().all(|entry| *entry == 0) {
+            continue;
+        }
+        for (page, entry) in (first..).zip(piece.iter().map(|entry| entry & (ACCESS | IMAGE))) {
+            match entries.last_mut() {
+                _ if entry == 0 => {}
+                Some((pages, last)) if pages.end == page && *last == entry => pages.end = page + 1,
+                _ => entries.push((page..page + 1, entry)),
+            }
+        }
+    }
+    entries
+}

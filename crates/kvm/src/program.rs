@@ -1,0 +1,101 @@
+//! A loaded program: booted, and frozen where it waits for its first request.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use sandtide_engine::{
+    Console, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox, SpawnError,
+};
+use sandtide_linux::Process;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    boot::{Booted, boot},
+    machine::system,
+    memory::Snapshot,
+    place::{Host, Placed, place},
+    registers::Registers,
+    sandbox::KvmSandbox,
+};
+
+/// Everything that the sandboxes of a program share.
+pub(crate) struct KvmProgram {
+    id: ProgramId,
+    pub(crate) host: Arc<Host>,
+    pub(crate) limits: Limits,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) process: Process<Registers>,
+    /// The arguments of the call for a request in which the snapshot was taken.
+    pub(crate) waiting_call: [u64; 6],
+    events: Events,
+    unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl KvmProgram {
+    /// Counts system calls that the Linux layer does not have. Rare: no request of a program that
+    /// works comes here.
+    #[cold]
+    pub(crate) fn count_unknown(&self, calls: Vec<(&'static str, u64)>) {
+        let mut counts = self.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, count) in calls {
+            *counts.entry(name).or_default() += count;
+        }
+    }
+}
+
+/// Loads and boots a program.
+pub(crate) fn load(
+    source: &ProgramSource,
+    limits: &Limits,
+    console: &dyn Console,
+) -> Result<Arc<KvmProgram>, LoadError> {
+    let Placed { mut machine, host } = place(source, limits)?;
+    let Booted { waiting_call, events } = boot(&mut machine, limits, console)?;
+    console.flush();
+    machine.save()?;
+    let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
+    let unknown_calls = machine.process.take_unknown_calls().into_iter().collect();
+    Ok(Arc::new(KvmProgram {
+        id: identify(source, limits),
+        host,
+        limits: limits.clone(),
+        snapshot: Arc::new(snapshot),
+        process: machine.process.clone(),
+        waiting_call,
+        events,
+        unknown_calls: Mutex::new(unknown_calls),
+    }))
+}
+
+/// The hash of everything that a program is made from.
+fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
+    let mut hash = Sha256::new();
+    hash.update(&source.image);
+    // `Debug` of these types names every field, and strings are quoted: no two are alike.
+    hash.update(format!("{:?} {:?} {:?} {limits:?}", source.args, source.env, source.files));
+    ProgramId(hash.finalize().into())
+}
+
+/// A program behind the seam: what its sandboxes share.
+pub(crate) struct SharedProgram(pub(crate) Arc<KvmProgram>);
+
+impl Program for SharedProgram {
+    fn id(&self) -> ProgramId {
+        self.0.id
+    }
+
+    fn unknown_calls(&self) -> Vec<(String, u64)> {
+        let counts = self.0.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn events(&self) -> Events {
+        self.0.events
+    }
+
+    fn spawn(&self, console: Arc<dyn Console>) -> Result<Box<dyn Sandbox>, SpawnError> {
+        Ok(Box::new(KvmSandbox::new(Arc::clone(&self.0), console)?))
+    }
+}

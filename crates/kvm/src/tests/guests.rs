@@ -1,0 +1,108 @@
+//! Guest programs: assembled with these tests, put into ELF files here. No compiler is needed.
+//!
+//! Code is at [`CODE`] and position-independent; [`DATA`] is 64 KiB that can be written.
+
+use std::sync::Arc;
+
+use sandtide_engine::{
+    Console, Engine as _, Fault, Limits, LoadError, Program, ProgramSource, Stream, Translate,
+};
+
+use crate::{KvmEngine, testing};
+
+pub(super) const CODE: u64 = 0x40_0000;
+pub(super) const DATA: u64 = 0x50_0000;
+
+/// The bytes between two labels.
+pub(super) fn between(start: *const u8, end: *const u8) -> &'static [u8] {
+    // SAFETY: `guest!` has laid both labels into one read-only section, the code between them.
+    unsafe { std::slice::from_raw_parts(start, end.offset_from(start) as usize) }
+}
+
+/// Guest code, as a function that returns its bytes.
+macro_rules! guest {
+    ($name:ident: $($line:literal),+ $(,)?) => {
+        core::arch::global_asm!(
+            ".pushsection .rodata.guests, \"a\", @progbits",
+            concat!(".globl kvm_guest_", stringify!($name), "_start"),
+            concat!("kvm_guest_", stringify!($name), "_start:"),
+            $($line),+,
+            concat!(".globl kvm_guest_", stringify!($name), "_end"),
+            concat!("kvm_guest_", stringify!($name), "_end:"),
+            ".popsection",
+        );
+        fn $name() -> &'static [u8] {
+            unsafe extern "C" {
+                #[link_name = concat!("kvm_guest_", stringify!($name), "_start")]
+                static START: u8;
+                #[link_name = concat!("kvm_guest_", stringify!($name), "_end")]
+                static END: u8;
+            }
+            $crate::tests::guests::between(&raw const START, &raw const END)
+        }
+    };
+}
+pub(super) use guest;
+
+/// An ELF file with this code.
+pub(super) fn elf(code: &[u8]) -> Vec<u8> {
+    const RX: u32 = 5;
+    const RW: u32 = 6;
+    let headers =
+        [(RX, 0x1000u64, CODE, code.len() as u64, code.len() as u64), (RW, 0, DATA, 0, 0x1_0000)];
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    file.extend(2u16.to_le_bytes());
+    file.extend(62u16.to_le_bytes());
+    file.extend(1u32.to_le_bytes());
+    file.extend(CODE.to_le_bytes());
+    file.extend(64u64.to_le_bytes());
+    file.extend(0u64.to_le_bytes());
+    file.extend(0u32.to_le_bytes());
+    for half in [64, 56, headers.len() as u16, 64, 0, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    for (flags, offset, address, in_file, in_memory) in headers {
+        file.extend(1u32.to_le_bytes());
+        file.extend(flags.to_le_bytes());
+        for word in [offset, address, address, in_file, in_memory, 0x1000] {
+            file.extend(word.to_le_bytes());
+        }
+    }
+    file.resize(0x1000, 0);
+    file.extend(code);
+    file
+}
+
+pub(super) fn source(code: &[u8]) -> ProgramSource {
+    ProgramSource {
+        name: "guest".to_owned(),
+        image: elf(code).into(),
+        args: vec!["guest".to_owned()],
+        env: Vec::new(),
+        files: Vec::new(),
+        translate: Translate::Off,
+    }
+}
+
+/// Throws away what guests write.
+pub(super) struct Quiet;
+
+impl Console for Quiet {
+    fn write(&self, _: Stream, _: &[u8]) {}
+}
+
+/// Whether there is a KVM. Says so if not.
+pub(super) fn has_kvm() -> bool {
+    crate::probe().map_err(testing::skip).is_ok()
+}
+
+/// Runs code to its end.
+pub(super) fn execute(code: &[u8], limits: &Limits) -> Result<u8, Fault> {
+    let stdin = Box::new(std::io::empty());
+    KvmEngine::new().execute(&source(code), limits, stdin, Arc::new(Quiet)).unwrap()
+}
+
+/// Loads a program.
+pub(super) fn load(code: &[u8], limits: &Limits) -> Result<Arc<dyn Program>, LoadError> {
+    KvmEngine::new().load(&source(code), limits, Arc::new(Quiet))
+}

@@ -1,0 +1,165 @@
+//! Sandboxes: every exchange starts from the snapshot.
+
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use sandtide_engine::{
+    Exchange, ExchangeId, Fault, Limits, Outcome, Progress, RequestBody, Sandbox, Slice, Turn,
+};
+
+use super::guests::{Quiet, guest, has_kvm, load};
+
+// Answers with what it finds in a register, a vector, memory, another register, on the stack, and in
+// a fresh mapping. Then changes all of them.
+guest!(counts:
+    "mov rbx, 0x31",
+    "movq xmm7, rbx",
+    "mov qword ptr [0x500000], 0x31",
+    "mov rbp, 0x31",
+    "push 0x31",
+    "2: mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall", // next request
+    "mov [0x501000], bl",
+    "movq rax, xmm7", "mov [0x501001], al",
+    "mov al, [0x500000]", "mov [0x501002], al",
+    "mov [0x501003], bpl",
+    "mov al, [rsp]", "mov [0x501004], al",
+    // A page at the place where one was mapped by the request before.
+    "xor edi, edi", "mov esi, 0x1000", "mov edx, 3", "mov r10d, 0x22", "mov r8, -1",
+    "xor r9d, r9d", "mov eax, 9", "syscall",
+    "mov r12, rax",
+    "mov al, [r12]", "add al, 0x31", "mov [0x501005], al",
+    "mov byte ptr [r12], 1",
+    "mov byte ptr [0x501006], 0x0a",
+    "add rbx, 1", "movq xmm7, rbx", "add byte ptr [0x500000], 1", "inc rbp",
+    "inc byte ptr [rsp]",
+    // respond { status, header_count, headers, body, body_length, trailers, trailer_count }
+    "mov dword ptr [0x502000], 200",
+    "mov dword ptr [0x502004], 0",
+    "mov qword ptr [0x502008], 0",
+    "mov qword ptr [0x502010], 0x501000",
+    "mov qword ptr [0x502018], 7",
+    "mov qword ptr [0x502020], 0",
+    "mov qword ptr [0x502028], 0",
+    "mov edi, 0x502000", "mov eax, 0x535402", "syscall",
+    "jmp 2b");
+
+fn exchange() -> Exchange {
+    let (parts, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+    Exchange::new(ExchangeId(1), parts, RequestBody::empty(), 1 << 20)
+}
+
+/// Runs an exchange to its end; its body, and how many turns it took.
+fn serve(sandbox: &mut dyn Sandbox, time: Duration) -> (Result<String, Outcome>, usize) {
+    let mut exchange = exchange();
+    let deadline = Instant::now() + time;
+    for turns in 1.. {
+        let mut turn = Turn {
+            cx: &mut Context::from_waker(Waker::noop()),
+            exchange: &mut exchange,
+            now: Instant::now(),
+            slice: Slice(Duration::from_millis(5)),
+            deadline,
+            interrupt: &|| false,
+        };
+        match sandbox.run(&mut turn) {
+            Progress::Ended(Outcome::Done) => {
+                let body = exchange.response.take_data().unwrap_or_default();
+                return (Ok(String::from_utf8_lossy(&body).into_owned()), turns);
+            }
+            Progress::Ended(outcome) => return (Err(outcome), turns),
+            Progress::Sliced => {}
+            Progress::Waiting { .. } => panic!("waits for nothing"),
+        }
+    }
+    unreachable!()
+}
+
+const TIME: Duration = Duration::from_secs(10);
+
+#[test]
+fn every_exchange_starts_from_the_snapshot() {
+    if !has_kvm() {
+        return;
+    }
+    let program = load(counts(), &Limits::default()).unwrap();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    for _ in 0..1100 {
+        // Past a time when memory is given back.
+        assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), "111111\n");
+        assert!(sandbox.usage().pages_written > 0);
+        sandbox.reset().unwrap();
+    }
+    let mut other = program.spawn(Arc::new(Quiet)).unwrap();
+    assert_eq!(serve(&mut *other, TIME).0.unwrap(), "111111\n");
+}
+
+#[test]
+fn a_sandbox_that_is_kept_goes_on_where_it_was() {
+    if !has_kvm() {
+        return;
+    }
+    let program = load(counts(), &Limits::default()).unwrap();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    for expected in ["111111\n", "222221\n", "333331\n"] {
+        assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), expected);
+        sandbox.keep().unwrap();
+    }
+    sandbox.reset().unwrap();
+    assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), "111111\n");
+}
+
+guest!(spins_on_request:
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "mov rbx, [0x500000]",
+    "2: inc rbx", "mov [0x500000], rbx", "jmp 2b");
+
+#[test]
+fn a_spinning_exchange_is_sliced_and_ended_and_reset() {
+    if !has_kvm() {
+        return;
+    }
+    let program = load(spins_on_request(), &Limits::default()).unwrap();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    for _ in 0..3 {
+        let (end, turns) = serve(&mut *sandbox, Duration::from_millis(50));
+        assert!(matches!(end, Err(Outcome::Fault(Fault::Deadline { .. }))), "{end:?}");
+        assert!(turns > 2, "{turns} turns");
+        sandbox.reset().unwrap();
+    }
+}
+
+guest!(fills_on_request:
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "xor edi, edi", "mov esi, 0x40000000", "mov edx, 3", "mov r10d, 0x4022", "mov r8, -1",
+    "xor r9d, r9d", "mov eax, 9", "syscall",
+    "2: mov byte ptr [rax], 1", "add rax, 4096", "jmp 2b");
+
+#[test]
+fn memory_that_an_exchange_has_filled_is_given_back() {
+    if !has_kvm() {
+        return;
+    }
+    let limits = Limits { memory: 24 << 20, ..Limits::default() };
+    let program = load(fills_on_request(), &limits).unwrap();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    for _ in 0..3 {
+        let (end, _) = serve(&mut *sandbox, TIME);
+        assert!(matches!(end, Err(Outcome::Fault(Fault::Memory { .. }))), "{end:?}");
+        assert!(sandbox.resident_bytes() > 16 << 20);
+        sandbox.reset().unwrap();
+        assert!(sandbox.resident_bytes() < 1 << 20);
+    }
+}
+
+guest!(exits_at_boot: "mov edi, 3", "mov eax, 231", "syscall");
+
+#[test]
+fn a_program_that_never_waits_is_not_loaded() {
+    if has_kvm() {
+        let error = load(exits_at_boot(), &Limits::default()).map(drop).unwrap_err();
+        assert!(error.to_string().contains("before it asked for its first request"), "{error}");
+    }
+}

@@ -1,0 +1,293 @@
+//! The processor of a virtual machine.
+#![allow(unsafe_code, reason = "reads the ring of written pages that KVM shares with us")]
+
+use std::{
+    io,
+    os::fd::AsRawFd as _,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use kvm_bindings::{
+    CpuId, KVM_DIRTY_LOG_PAGE_OFFSET, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES, Msrs,
+    kvm_dirty_gfn, kvm_msr_entry, kvm_regs, kvm_sregs, kvm_xcrs, kvm_xsave,
+};
+use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd};
+use sandtide_memory::Reservation;
+
+use crate::{
+    memory::Memory,
+    paging::{PAGE, ROOT},
+    stubs::{self, CallEntry},
+    vm::{RING_ENTRIES, page_of},
+    watchdog::{Mark, Watchdog},
+};
+
+/// Why the guest stopped running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It wrote to this port.
+    Port(u16),
+    /// It has run for a while; nothing else happened.
+    Kicked,
+    /// Many pages were written.
+    RingFull,
+    /// It did what nothing in a sandbox does: touched memory that is not there, halted, or took
+    /// an exception while it took one.
+    Astray(&'static str),
+}
+
+/// A processor, set up to run a program in ring 3.
+pub(crate) struct Vcpu {
+    fd: VcpuFd,
+    ring: Ring,
+    mark: Mark,
+    /// The system registers of a program that begins: what no guest may change.
+    system: kvm_sregs,
+    /// The guest's memory: mapped for as long as the processor may write to it.
+    host: Arc<Reservation>,
+}
+
+impl Vcpu {
+    pub(crate) fn new(
+        fd: VcpuFd,
+        kvm: &Kvm,
+        entry: CallEntry,
+        host: Arc<Reservation>,
+    ) -> io::Result<Self> {
+        let mut fd = fd;
+        let (cpuid, xcr0) = features(kvm)?;
+        fd.set_cpuid2(&cpuid)?;
+        let mut system = fd.get_sregs()?;
+        set_system(&mut system);
+        fd.set_sregs(&system)?;
+        let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
+        xcrs.xcrs[0].value = xcr0;
+        fd.set_xcrs(&xcrs)?;
+        set_call_entry(&fd, entry)?;
+        fd.set_sync_valid_reg(SyncReg::Register);
+        let ring = Ring::map(&fd)?;
+        Ok(Self { fd, ring, mark: Watchdog::mark(), system, host })
+    }
+
+    /// Runs the guest until something needs the host, and takes note of the pages that it wrote.
+    ///
+    /// # Panics
+    /// If `memory` is not the machine's: somebody could have a view of that.
+    pub(crate) fn run(&mut self, memory: &mut Memory) -> io::Result<Leave> {
+        assert!(Arc::ptr_eq(&self.host, memory.host()), "another machine's memory");
+        memory.settle()?;
+        let running = self.mark.enter(self.fd.get_kvm_run());
+        let exit = self.fd.run();
+        let leave = match exit {
+            Ok(VcpuExit::IoOut(port, _)) => Ok(Leave::Port(port)),
+            Ok(VcpuExit::Unsupported(KVM_EXIT_DIRTY_RING_FULL)) => Ok(Leave::RingFull),
+            Ok(VcpuExit::Intr) => Ok(Leave::Kicked),
+            Ok(exit) => Ok(Leave::Astray(name(&exit))),
+            Err(error) if error.errno() == libc::EINTR => Ok(Leave::Kicked),
+            // No signal is pending, but KVM wants to be asked again.
+            Err(error) if error.errno() == libc::EAGAIN => Ok(Leave::Kicked),
+            Err(error) if error.errno() == libc::EFAULT => Ok(Leave::Astray("memory fault")),
+            Err(error) => Err(error.into()),
+        };
+        drop(running);
+        self.fd.set_kvm_immediate_exit(0);
+        self.ring.take(|entry| {
+            if let Some(page) = page_of(entry) {
+                memory.note_guest_write(page);
+            }
+        });
+        leave
+    }
+
+    /// The general registers, as of the last exit.
+    pub(crate) fn registers(&self) -> kvm_regs {
+        self.fd.sync_regs().regs
+    }
+
+    /// Sets the general registers.
+    pub(crate) fn set_registers(&mut self, registers: &kvm_regs) {
+        self.fd.sync_regs_mut().regs = *registers;
+        self.fd.set_sync_dirty_reg(SyncReg::Register);
+    }
+
+    /// Where the last memory access failed, and the segment bases of `fs` and `gs`.
+    pub(crate) fn system(&self) -> io::Result<System> {
+        let system = self.fd.get_sregs()?;
+        Ok(System { fault: system.cr2, fs: system.fs.base, gs: system.gs.base })
+    }
+
+    /// Puts the processor into ring 3, with everything that a program may not change as it was,
+    /// and these segment bases.
+    pub(crate) fn set_system(&mut self, fs: u64, gs: u64) {
+        let mut system = self.system;
+        (system.fs.base, system.gs.base) = (fs, gs);
+        self.fd.sync_regs_mut().sregs = system;
+        self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
+    }
+
+    /// The floating-point and vector registers.
+    pub(crate) fn extended(&self) -> io::Result<Box<kvm_xsave>> {
+        Ok(Box::new(self.fd.get_xsave()?))
+    }
+
+    /// Sets them. The processor refuses what it does not have.
+    pub(crate) fn set_extended(&self, extended: &kvm_xsave) -> io::Result<()> {
+        // SAFETY: the area is as large as the features need that `features` enables: none of
+        // them is one that a process has to ask for (AMX).
+        unsafe { self.fd.set_xsave(extended).map_err(io::Error::from) }
+    }
+}
+
+/// What [`Vcpu::system`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct System {
+    /// `CR2`.
+    pub(crate) fault: u64,
+    /// The base of `fs`.
+    pub(crate) fs: u64,
+    /// The base of `gs`.
+    pub(crate) gs: u64,
+}
+
+fn name(exit: &VcpuExit<'_>) -> &'static str {
+    match exit {
+        VcpuExit::IoIn(..) => "port read",
+        VcpuExit::MmioRead(..) | VcpuExit::MmioWrite(..) => "access outside memory",
+        VcpuExit::MemoryFault { .. } => "memory fault",
+        VcpuExit::Hlt => "halt",
+        VcpuExit::Shutdown => "triple fault",
+        VcpuExit::InternalError => "instruction that KVM cannot carry out",
+        VcpuExit::FailEntry(..) => "state that the processor refuses",
+        _ => "unknown exit",
+    }
+}
+
+/// Extended state that programs may use: x87, SSE, AVX, AVX-512.
+const EXTENDED: u64 = 0b1110_0111;
+const AVX_512: u64 = 0b1110_0000;
+
+/// What the processor has that programs may use, and the value of `XCR0`.
+fn features(kvm: &Kvm) -> io::Result<(CpuId, u64)> {
+    let mut cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
+    // The leaves of KVM itself: interfaces for kernels.
+    cpuid.retain(|entry| !(0x4000_0000..0x5000_0000).contains(&entry.function));
+    let mut xcr0 = 0b11;
+    for entry in cpuid.as_mut_slice() {
+        match (entry.function, entry.index) {
+            // MONITOR, VMX, x2APIC, TSC deadline.
+            (1, _) => entry.ecx &= !(1 << 3 | 1 << 5 | 1 << 21 | 1 << 24),
+            (7, 0) => {
+                // PKU, CET, LA57.
+                entry.ecx &= !(1 << 3 | 1 << 4 | 1 << 7 | 1 << 16);
+                // UINTR, IBT, AMX.
+                entry.edx &= !(1 << 5 | 1 << 20 | 1 << 22 | 1 << 24 | 1 << 25);
+            }
+            (0xd, 0) => {
+                let has = u64::from(entry.eax) & EXTENDED;
+                xcr0 = if has & AVX_512 == AVX_512 { has } else { has & !AVX_512 };
+                (entry.eax, entry.edx) = (xcr0 as u32, 0);
+            }
+            // SVM.
+            (0x8000_0001, _) => entry.ecx &= !(1 << 2),
+            _ => {}
+        }
+    }
+    Ok((cpuid, xcr0))
+}
+
+/// Long mode with our tables, in ring 3 (AMD64 Architecture Programmer's Manual Vol. 2, 14.6).
+fn set_system(system: &mut kvm_sregs) {
+    // Protection, coprocessor, write protection, alignment, paging.
+    system.cr0 = 0x8005_0033;
+    system.cr3 = ROOT;
+    // PAE, FXSAVE, SIMD exceptions, FSGSBASE, XSAVE.
+    system.cr4 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 16 | 1 << 18;
+    // SYSCALL, long mode, no-execute.
+    system.efer = 1 | 1 << 8 | 1 << 10 | 1 << 11;
+    system.cs = stubs::user_code();
+    let data = stubs::user_data();
+    (system.ss, system.ds, system.es, system.fs, system.gs) = (data, data, data, data, data);
+    system.tr = stubs::task();
+    (system.gdt, system.idt) = stubs::descriptor_tables();
+}
+
+fn set_call_entry(fd: &VcpuFd, entry: CallEntry) -> io::Result<()> {
+    const STAR: u32 = 0xc000_0081;
+    const LSTAR: u32 = 0xc000_0082;
+    const SFMASK: u32 = 0xc000_0084;
+    // In ring 0: traps, interrupts, direction, nested task, alignment checks off.
+    let mask = match entry {
+        CallEntry::Ring0 => 0x4_4700,
+        CallEntry::Ring3 => 0,
+    };
+    let values = [(STAR, stubs::STAR), (LSTAR, stubs::ENTRY), (SFMASK, mask)];
+    let values = values.map(|(index, data)| kvm_msr_entry { index, data, ..Default::default() });
+    let msrs = Msrs::from_entries(&values).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match fd.set_msrs(&msrs)? == values.len() {
+        true => Ok(()),
+        false => Err(io::Error::other("KVM does not set the entry of system calls")),
+    }
+}
+
+/// The ring into which KVM puts each page that the guest writes for the first time since it was
+/// reset ("KVM_CAP_DIRTY_LOG_RING" in KVM's documentation).
+struct Ring {
+    entries: *mut kvm_dirty_gfn,
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to this value and is not bound to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    const SIZE: usize = RING_ENTRIES * size_of::<kvm_dirty_gfn>();
+    const DIRTY: u32 = 1;
+    const RESET: u32 = 2;
+
+    fn map(fd: &VcpuFd) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                Self::SIZE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                libc::off_t::from(KVM_DIRTY_LOG_PAGE_OFFSET) * PAGE as libc::off_t,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { entries: start.cast(), next: 0 })
+    }
+
+    /// Hands on what is new, and marks it as taken note of.
+    fn take(&mut self, mut note: impl FnMut(&kvm_dirty_gfn)) {
+        loop {
+            // SAFETY: `next` is below `RING_ENTRIES`; the mapping lives as long as `self`. Only
+            // the flags are shared, and those are accessed atomically.
+            let entry = unsafe { self.entries.add(self.next) };
+            // SAFETY: as above; the field is a `u32` and aligned.
+            let flags = unsafe { AtomicU32::from_ptr(&raw mut (*entry).flags) };
+            if flags.load(Ordering::Acquire) & (Self::DIRTY | Self::RESET) != Self::DIRTY {
+                return;
+            }
+            // SAFETY: as above; KVM writes an entry before it sets its flag.
+            note(unsafe { &*entry });
+            flags.store(Self::RESET, Ordering::Release);
+            self.next = (self.next + 1) % RING_ENTRIES;
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` and is ours alone.
+        unsafe { libc::munmap(self.entries.cast(), Self::SIZE) };
+    }
+}
