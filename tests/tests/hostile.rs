@@ -270,7 +270,7 @@ fn bad_programs(good: &[u8]) -> Vec<(String, Vec<u8>)> {
         ("of-32-bits".to_owned(), patched(good, 4, [1])),
         ("big-endian".to_owned(), patched(good, 5, [2])),
         ("object-file".to_owned(), patched(good, 16, 1u16.to_le_bytes())),
-        ("x86-64".to_owned(), patched(good, 18, 62u16.to_le_bytes())),
+        ("aarch64".to_owned(), patched(good, 18, 183u16.to_le_bytes())),
         ("headers-outside".to_owned(), patched(good, 32, u64::MAX.to_le_bytes())),
         ("headers-at-the-end".to_owned(), patched(good, 32, (good.len() as u64 - 8).to_le_bytes())),
         ("many-headers".to_owned(), patched(good, 56, u16::MAX.to_le_bytes())),

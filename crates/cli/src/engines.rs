@@ -10,7 +10,7 @@ use crate::report::Hinted;
 
 /// All engines, in the order in which they are asked whether they recognise a program.
 pub fn all() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(RiscvEngine::new())]
+    with(RiscvEngine::new())
 }
 
 /// All engines, with what a configuration says of translated code.
@@ -21,7 +21,16 @@ pub fn configured(translation: &Translation) -> anyhow::Result<Vec<Arc<dyn Engin
         threads: translation.threads as usize,
         ..TranslationOptions::default()
     };
-    Ok(vec![Arc::new(RiscvEngine::with(options))])
+    Ok(with(RiscvEngine::with(options)))
+}
+
+/// This engine, and those that nothing is said of.
+fn with(riscv: RiscvEngine) -> Vec<Arc<dyn Engine>> {
+    vec![
+        Arc::new(riscv),
+        #[cfg(target_arch = "x86_64")]
+        Arc::new(sandtide_kvm::KvmEngine::new()),
+    ]
 }
 
 /// Where translations are kept. A place that nobody has asked for is gone without.
@@ -64,4 +73,18 @@ fn user_cache() -> Option<PathBuf> {
 /// The names that `engine` may have in a configuration.
 pub fn names(engines: &[Arc<dyn Engine>]) -> Vec<&'static str> {
     engines.iter().map(|engine| engine.name()).collect()
+}
+
+/// What each engine finds on this machine, by name: in a few words, or why it cannot run.
+pub fn conditions() -> Vec<(&'static str, anyhow::Result<String>)> {
+    vec![
+        ("riscv", Ok("needs nothing".to_owned())),
+        #[cfg(target_arch = "x86_64")]
+        (
+            "kvm",
+            sandtide_kvm::probe()
+                .map(|support| support.to_string())
+                .map_err(|reason| Hinted::new(reason.to_string(), reason.hint()).into()),
+        ),
+    ]
 }

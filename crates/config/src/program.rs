@@ -34,7 +34,7 @@ section! {
     /// What a program is given, as it is written.
     #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct ProgramKeys / ProgramLayer {
-        /// the engine to run it on: `riscv`
+        /// the engine to run it on: `riscv` or `kvm`
         engine: Option<String> = None, optional(EngineName, "chosen by looking at the file");
         /// arguments behind the program's name
         args: Vec<String> = Vec::new(), array(string(), ("string", "strings"));

@@ -16,6 +16,9 @@ pub struct Args {
     /// The configuration
     #[arg(default_value = "sandtide.toml")]
     config: PathBuf,
+    /// Look at what this machine offers to engines, instead of a configuration
+    #[arg(long, conflicts_with = "config")]
+    engines: bool,
 }
 
 /// What is said of a tenant.
@@ -27,6 +30,9 @@ struct Verdict {
 
 /// Checks; 1 if a program or a certificate cannot be used.
 pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.engines {
+        return check_engines();
+    }
     let engines = engines::all();
     let config =
         sandtide_config::load(&args.config, &Surroundings::of_process(&engines::names(&engines)))?;
@@ -50,6 +56,22 @@ pub fn check(args: &Args) -> anyhow::Result<ExitCode> {
     failures.extend(verdicts.into_iter().filter_map(|verdict| verdict.failure));
     report::print_errors(&failures);
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what each engine needs of this machine, and whether it is here; 1 if something is missing.
+fn check_engines() -> anyhow::Result<ExitCode> {
+    let mut missing = Vec::new();
+    for (engine, condition) in engines::conditions() {
+        match condition {
+            Ok(what) => writeln!(std::io::stdout(), "{engine}  ok  {what}")?,
+            Err(error) => {
+                writeln!(std::io::stdout(), "{engine}  unavailable")?;
+                missing.push(error);
+            }
+        }
+    }
+    report::print_errors(&missing);
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn verdict(loaded: Loaded) -> Verdict {

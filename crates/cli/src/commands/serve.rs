@@ -214,7 +214,7 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     let image = choose::read(&file)?;
     if !choose::is_elf(&image) && !choose::is_source(&file) {
         let message = format!("`{}` is neither a configuration nor a program", file.display());
-        let hint = "a configuration's name ends in `.toml`; a program is a static RISC-V Linux ELF";
+        let hint = "a configuration's name ends in `.toml`; a program is a static Linux ELF";
         return Err(Hinted::new(message, hint).into());
     }
     choose::engine(engines, None, &file, &image)?;

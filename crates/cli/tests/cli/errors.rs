@@ -6,13 +6,13 @@ use crate::support::{Place, elf_header};
 use insta::assert_snapshot;
 
 /// Machine numbers of ELF.
-const X86_64: u16 = 62;
+const AARCH64: u16 = 183;
 const RISCV: u16 = 243;
 
 fn programs() -> Place {
     Place::new()
         .file("text.elf", "not a program\n")
-        .file("x86.elf", elf_header(2, X86_64))
+        .file("arm.elf", elf_header(2, AARCH64))
         .file("rv32.elf", elf_header(1, RISCV))
         .file("cut.elf", b"\x7fELF\x02")
         .file("empty.elf", "")
@@ -22,7 +22,7 @@ fn programs() -> Place {
 #[test]
 fn a_file_that_is_no_program_is_refused_with_what_it_is() {
     let place = programs();
-    for file in ["missing.elf", "text.elf", "x86.elf", "rv32.elf", "cut.elf", "empty.elf", "main.c"]
+    for file in ["missing.elf", "text.elf", "arm.elf", "rv32.elf", "cut.elf", "empty.elf", "main.c"]
     {
         let (name, _) = file.split_once('.').unwrap();
         assert_snapshot!(format!("run_{name}"), place.run(&["run", file]));
@@ -33,7 +33,7 @@ fn a_file_that_is_no_program_is_refused_with_what_it_is() {
 #[test]
 fn a_program_that_cannot_be_served_is_refused_before_listening() {
     let place = programs();
-    assert_snapshot!("serve_x86", place.run(&["serve", "x86.elf", "--listen", "127.0.0.1:0"]));
+    assert_snapshot!("serve_arm", place.run(&["serve", "arm.elf", "--listen", "127.0.0.1:0"]));
     assert_snapshot!("serve_text", place.run(&["serve", "text.elf"]));
     assert_snapshot!("serve_source", place.run(&["serve", "main.c"]));
     assert_snapshot!("serve_missing", place.run(&["serve", "missing.elf"]));
@@ -56,9 +56,9 @@ fn check_goes_through_all_tenants() {
 [tenants.constant]
 default = true
 respond = { status = 204 }
-[tenants.x86]
-authorities = \"x86.localhost\"
-program = \"x86.elf\"
+[tenants.arm]
+authorities = \"arm.localhost\"
+program = \"arm.elf\"
 [tenants.missing]
 authorities = \"missing.localhost\"
 program = \"missing.elf\"
