@@ -18,12 +18,12 @@ const INSTRET: u64 = 0xc02;
 const INSTRUCTIONS_PER_TICK: u64 = 100;
 
 /// The instruction names a CSR that user mode does not have, or writes one that is read-only.
-pub(super) struct NoSuchCsr;
+pub(crate) struct NoSuchCsr;
 
 /// Executes a CSR instruction. `cpu.fflags` must be up to date; `retired` is the number of
 /// instructions that this thread has retired.
 #[inline(never)]
-pub(super) fn execute(cpu: &mut Cpu, insn: Insn, retired: u64) -> Result<(), NoSuchCsr> {
+pub(crate) fn execute(cpu: &mut Cpu, insn: Insn, retired: u64) -> Result<(), NoSuchCsr> {
     let fields = insn.immediate();
     let number = fields & csr_fields::NUMBER;
     let function = fields >> csr_fields::FUNCTION_SHIFT & 7;

@@ -22,7 +22,8 @@ mod run;
 pub(crate) use atomic::{execute_double, execute_word};
 pub(crate) use code::Code;
 pub(crate) use cpu::Cpu;
-pub(crate) use float::{Session, execute_in_session};
+pub(crate) use csr::execute as execute_csr;
+pub(crate) use float::{Session, execute_in_session, harvest_in_session};
 pub(crate) use run::{Entries, Exit, fetch, run, run_until};
 
 #[cfg(test)]

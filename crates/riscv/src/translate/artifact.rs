@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bounds::Reached;
+use super::{bounds::Reached, helpers::HOST_CODE};
 
 /// Everything that a translation consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct Artifact {
     /// The entries, in the order of their numbers, from 1.
     pub(super) entries: Vec<EntryAt>,
     /// Where in the code the functions are that call helpers.
-    pub(super) helpers: [u32; 3],
+    pub(super) helpers: [u32; HOST_CODE],
     /// What has been translated.
     pub(crate) summary: Summary,
 }

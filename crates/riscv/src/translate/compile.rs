@@ -14,7 +14,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::{
     discover::Region,
-    frame,
+    flags, frame, helpers,
     lower::{Surroundings, THERE, helper_signature, lower, signature},
     plan::{PASSED, Plan},
 };
@@ -59,7 +59,7 @@ pub(super) struct Compiler {
     /// By number. `None`: it could not be compiled.
     functions: Vec<Option<Compiled>>,
     /// The offsets of the functions that call helpers.
-    pub(super) helpers: [usize; 3],
+    pub(super) helpers: [usize; helpers::HOST_CODE],
 }
 
 impl Compiler {
@@ -71,13 +71,17 @@ impl Compiler {
             builder: FunctionBuilderContext::new(),
             code: Vec::new(),
             functions: Vec::new(),
-            helpers: [0; 3],
+            helpers: [0; helpers::HOST_CODE],
         };
         let trampoline = this.trampoline();
         let _ = this.compile(trampoline)?;
-        for number in 0..this.helpers.len() {
+        for number in 0..helpers::HELPERS {
             let helper = this.helper(number);
             this.helpers[number] = this.compile(helper)?.offset;
+        }
+        for (number, is_load) in [(helpers::STORE_MXCSR, false), (helpers::LOAD_MXCSR, true)] {
+            this.helpers[number] = this.code.len();
+            this.code.extend_from_slice(&flags::mover(is_load));
         }
         Some(this)
     }

@@ -13,6 +13,7 @@
 use cranelift_codegen::ir::{
     BlockArg, ConstantData, Endianness, InstBuilder, MemFlags, Type, Value,
     condcodes::{FloatCC, IntCC},
+    immediates::{Ieee32, Ieee64},
     types,
 };
 
@@ -182,6 +183,7 @@ impl Lowering<'_> {
     ) -> Value {
         let (other, done) = (self.builder.create_block(), self.builder.create_block());
         let result = self.builder.append_block_param(done, ty);
+        self.builder.set_cold_block(other);
         if let Some(is_usual) = is_usual {
             let go = self.builder.create_block();
             self.builder.ins().brif(is_usual, go, &[], other, &[]);
@@ -222,7 +224,7 @@ impl Lowering<'_> {
         let fused = matches!(function, MulAdd | MulSub | NegMulAdd | NegMulSub);
         let registers = [f1, if unary { f1 } else { f2 }, if fused { f3 } else { f1 }];
         let [a, b, c] = self.operands(from, registers);
-        let value = self.usually(insn, None, ty, |this| {
+        let compute = |this: &mut Self| {
             let ins = |this: &mut Self, function| {
                 let negated = |this: &mut Self, value| this.builder.ins().fneg(value);
                 match function {
@@ -248,11 +250,38 @@ impl Lowering<'_> {
                     }
                 }
             };
-            let value = ins(this, function);
-            let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
-            (value, Some(is_number))
-        });
+            ins(this, function)
+        };
+        let value = if fused {
+            // With a NaN as the third operand, the host does not raise NV for infinity times zero.
+            self.usually(insn, None, ty, |this| {
+                let value = compute(this);
+                let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
+                (value, Some(is_number))
+            })
+        } else {
+            let value = compute(self);
+            self.canonical(ty, value)
+        };
         self.set_float(insn.fd_index(), ty, value);
+    }
+
+    /// A value, or the canonical NaN for a NaN.
+    fn canonical(&mut self, ty: Type, value: Value) -> Value {
+        let (other, done) = (self.builder.create_block(), self.builder.create_block());
+        let result = self.builder.append_block_param(done, ty);
+        self.builder.set_cold_block(other);
+        let is_number = self.builder.ins().fcmp(FloatCC::Ordered, value, value);
+        self.builder.ins().brif(is_number, done, &[BlockArg::Value(value)], other, &[]);
+        self.begin(other);
+        let nan = if ty == types::F64 {
+            self.builder.ins().f64const(Ieee64::with_bits(0x7ff8 << 48))
+        } else {
+            self.builder.ins().f32const(Ieee32::with_bits(0x7fc0 << 16))
+        };
+        self.builder.ins().jump(done, &[BlockArg::Value(nan)]);
+        self.begin(done);
+        result
     }
 
     fn sign(&mut self, insn: Insn) {
@@ -295,11 +324,15 @@ impl Lowering<'_> {
         };
         // For a NaN, the host's comparison is quiet, or not executed at all where nobody needs the
         // result: then it is the interpreter's function that raises what there is to raise.
-        let value = self.usually(insn, None, types::I64, |this| {
-            let are_numbers = this.builder.ins().fcmp(FloatCC::Ordered, a, b);
-            let holds = this.builder.ins().fcmp(condition, a, b);
-            (this.builder.ins().uextend(types::I64, holds), Some(are_numbers))
-        });
+        let value = if self.is_quiet {
+            self.compare_quietly(condition, a, b)
+        } else {
+            self.usually(insn, None, types::I64, |this| {
+                let are_numbers = this.builder.ins().fcmp(FloatCC::Ordered, a, b);
+                let holds = this.builder.ins().fcmp(condition, a, b);
+                (this.builder.ins().uextend(types::I64, holds), Some(are_numbers))
+            })
+        };
         self.set_x(insn.d(), value);
     }
 
@@ -380,6 +413,8 @@ impl Lowering<'_> {
                 op::FLOAT_S | op::FLOAT_D => match FloatFields::of(*insn).function() {
                     SignCopy | SignNegate | SignXor | MoveToInteger | MoveFromInteger => {}
                     FromI32 | FromU32 | FromI64 | FromU64 => {}
+                    Add | Sub | Mul | Div | Sqrt | FromOther
+                        if effects(*insn).reads.0 >> (32 + register) & 1 == 0 => {}
                     _ => return true,
                 },
                 _ => {}

@@ -8,7 +8,10 @@ use sandtide_memory::{
     native::{FRAME_BELOW, FRAME_SIZE},
 };
 
-use super::table::Entry;
+use super::{
+    helpers::{HELPERS, HOST_CODE},
+    table::Entry,
+};
 use crate::isa::Cpu;
 
 /// The frame. Only one thread uses it at a time.
@@ -32,12 +35,17 @@ pub(super) struct Frame {
     pub(super) space: *mut Space,
     /// For helpers. Its registers are stale.
     pub(super) cpu: *mut Cpu,
+    /// What helpers have raised.
+    pub(super) fflags: *const u8,
     /// The functions of [`super::helpers`].
-    pub(super) functions: [usize; 3],
+    pub(super) functions: [usize; HELPERS],
     /// Host functions that call them, and leave all registers as they are.
-    pub(super) helpers: [usize; 3],
+    pub(super) helpers: [usize; HOST_CODE],
     /// What the last helper returned.
     pub(super) answer: [u64; 2],
+    /// MXCSR, when it was stored last, and what its accrued exceptions are in RISC-V.
+    pub(super) mxcsr: u32,
+    pub(super) flags_of_host: [u8; 64],
 }
 
 const _: () = assert!(size_of::<Frame>() <= FRAME_SIZE);
@@ -50,6 +58,9 @@ const fn from_base(offset: usize) -> i32 {
 pub(super) const LEFT: i32 = from_base(offset_of!(Frame, left));
 pub(super) const RESUME: i32 = from_base(offset_of!(Frame, resume));
 pub(super) const STACK_LIMIT: i32 = from_base(offset_of!(Frame, stack_limit));
+pub(super) const MXCSR: i32 = from_base(offset_of!(Frame, mxcsr));
+pub(super) const FLAGS_OF_HOST: i32 = from_base(offset_of!(Frame, flags_of_host));
+pub(super) const FFLAGS: i32 = from_base(offset_of!(Frame, fflags));
 pub(super) const NUMBERS: i32 = from_base(offset_of!(Frame, numbers));
 pub(super) const ENTRIES: i32 = from_base(offset_of!(Frame, entries));
 

@@ -9,7 +9,7 @@ use sandtide_memory::native::FRAME_BELOW;
 
 use super::frame::Frame;
 use crate::isa::{
-    execute_double, execute_in_session, execute_word,
+    execute_csr, execute_double, execute_in_session, execute_word, harvest_in_session,
     insn::{FloatFields, Insn, op},
 };
 
@@ -20,9 +20,25 @@ pub(super) const ATOMIC: usize = 1;
 /// The number of [`float`].
 pub(super) const FLOAT: usize = 2;
 
+/// The number of [`flags`].
+pub(super) const FLAGS: usize = 3;
+/// How many helpers there are.
+pub(super) const HELPERS: usize = 4;
+/// The number of the host code that stores MXCSR to the frame.
+pub(super) const STORE_MXCSR: usize = 4;
+/// The number of the host code that loads MXCSR from the frame.
+pub(super) const LOAD_MXCSR: usize = 5;
+/// How many pieces of host code the frame has the addresses of.
+pub(super) const HOST_CODE: usize = 6;
+
 /// The addresses of the helpers, by number.
-pub(super) fn addresses() -> [usize; 3] {
-    [check as *const () as usize, atomic as *const () as usize, float as *const () as usize]
+pub(super) fn addresses() -> [usize; HELPERS] {
+    [
+        check as *const () as usize,
+        atomic as *const () as usize,
+        float as *const () as usize,
+        flags as *const () as usize,
+    ]
 }
 
 /// What a helper returns, in two registers.
@@ -108,6 +124,20 @@ unsafe extern "C" fn float(base: *mut u8, insn: u64, a: u64, b: u64, c: u64) -> 
         Ok(()) if super::registers::effects(insn).writes.0 >> 32 != 0 => {
             Answer::value(cpu.f[insn.fd_index()])
         }
+        Ok(()) => Answer::value(cpu.x[insn.d()]),
+        Err(_) => Answer::NO,
+    }
+}
+
+/// Executes a CSR instruction that writes `fflags`, on the value of its source register.
+unsafe extern "C" fn flags(base: *mut u8, insn: u64, a: u64, _: u64, _: u64) -> Answer {
+    // SAFETY: as in `atomic`.
+    let cpu = unsafe { &mut *frame(base).cpu };
+    let insn = Insn(insn);
+    harvest_in_session(cpu);
+    cpu.x[insn.s1()] = a;
+    cpu.x[0] = 0;
+    match execute_csr(cpu, insn, 0) {
         Ok(()) => Answer::value(cpu.x[insn.d()]),
         Err(_) => Answer::NO,
     }

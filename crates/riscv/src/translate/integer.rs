@@ -91,7 +91,7 @@ impl Lowering<'_> {
             }};
         }
         match insn.op() {
-            op::ADDI | op::C_ADDI => ins!(iadd_imm a, imm),
+            op::ADDI | op::C_ADDI => self.plus(a, imm),
             op::ANDI | op::C_ANDI => ins!(band_imm a, imm),
             op::ORI => ins!(bor_imm a, imm),
             op::XORI => ins!(bxor_imm a, imm),
@@ -100,6 +100,10 @@ impl Lowering<'_> {
             op::SLLI | op::C_SLLI => ins!(ishl_imm a, shift),
             op::SRLI | op::C_SRLI => ins!(ushr_imm a, shift),
             op::SRAI | op::C_SRAI => ins!(sshr_imm a, shift),
+            op::ADDIW | op::C_ADDIW if self.known(a).is_some() => {
+                let sum = self.known(a).unwrap_or(0).wrapping_add(imm);
+                self.constant(sum as i32 as u64)
+            }
             op::ADDIW | op::C_ADDIW => word_imm!(iadd_imm, imm),
             op::SLLIW => word_imm!(ishl_imm, imm & 31),
             op::SRLIW => word_imm!(ushr_imm, imm & 31),

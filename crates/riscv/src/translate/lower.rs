@@ -19,8 +19,8 @@
 
 use cranelift_codegen::ir::{
     AbiParam, Block as HostBlock, BlockArg, ExtFuncData, ExternalName, FuncRef, Function,
-    InstBuilder, MemFlags, SigRef, Signature, UserExternalName, UserFuncName, Value,
-    condcodes::IntCC, types,
+    InstBuilder, InstructionData, MemFlags, Opcode, SigRef, Signature, UserExternalName,
+    UserFuncName, Value, condcodes::IntCC, types,
 };
 use cranelift_codegen::{ir::JumpTableData, isa::CallConv};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
@@ -32,7 +32,7 @@ use super::{
     measure::{self, Part},
     memory::Fact,
     plan::{BlockPlan, PASSED, PASSED_SET, Plan},
-    registers::Registers,
+    registers::{Flow, Registers, effects, flow},
 };
 use crate::isa::insn::{Insn, SINK, op};
 
@@ -81,41 +81,50 @@ pub(super) fn lower(
     let mut builder = FunctionBuilder::new(&mut function, context);
     let passing = builder.import_signature(signature());
     let helper = builder.import_signature(helper_signature());
+    let mover = builder.import_signature(Signature::new(CallConv::PreserveAll));
     let start = builder.create_block();
     builder.append_block_params_for_function_params(start);
     builder.switch_to_block(start);
     builder.seal_block(start);
-    let base = builder.ins().get_pinned_reg(types::I64);
     let left = builder.declare_var(types::I64);
     let x = std::array::from_fn(|_| builder.declare_var(types::I64));
     let f = std::array::from_fn(|_| builder.declare_var(types::F64));
     let bodies: Vec<_> = region.blocks.iter().map(|_| builder.create_block()).collect();
+    let way_out = builder.create_block();
+    builder.set_cold_block(way_out);
+    for _ in 0..PASSED.len() + 2 {
+        builder.append_block_param(way_out, types::I64);
+    }
     let mut this = Lowering {
         builder,
         region,
         plan,
         around,
-        base,
         left,
         x,
         f,
         passing,
         helper,
+        mover,
         bodies,
         unfilled: unfilled(region, plan),
         inherited: vec![None; region.blocks.len()],
         pc: 0,
         pending: 0,
         dirty: Registers::NONE,
+        is_lazy: false,
+        way_out,
         facts: Vec::new(),
         singles: [None; 32],
         has_fma: has_fma(),
         rest: &[],
+        is_quiet: false,
     };
     this.prologue();
     for &index in &plan.order {
         this.block(index);
     }
+    this.leave_region();
     this.builder.seal_all_blocks();
     this.builder.finalize();
     function
@@ -134,13 +143,12 @@ pub(super) struct Lowering<'a> {
     region: &'a Region,
     plan: &'a Plan,
     around: &'a Surroundings<'a>,
-    /// The host address of guest address 0.
-    pub(super) base: Value,
     left: Variable,
     x: [Variable; 32],
     f: [Variable; 32],
     passing: SigRef,
     helper: SigRef,
+    pub(super) mover: SigRef,
     bodies: Vec<HostBlock>,
     /// For each block, how many predecessors have not been translated.
     unfilled: Vec<usize>,
@@ -151,6 +159,10 @@ pub(super) struct Lowering<'a> {
     pending: u64,
     /// Registers that may differ from the frame.
     dirty: Registers,
+    /// Whether the current block stores registers late.
+    is_lazy: bool,
+    /// Where all ways out come together, with what is returned.
+    way_out: HostBlock,
     /// What is known about guest memory.
     pub(super) facts: Vec<Fact>,
     /// What is known about floating-point registers.
@@ -159,6 +171,8 @@ pub(super) struct Lowering<'a> {
     pub(super) has_fma: bool,
     /// The instructions behind the current one, in its block.
     pub(super) rest: &'a [Insn],
+    /// Whether the flags are put back behind the next instruction.
+    pub(super) is_quiet: bool,
 }
 
 impl<'a> Lowering<'a> {
@@ -166,6 +180,39 @@ impl<'a> Lowering<'a> {
 
     pub(super) fn constant(&mut self, value: u64) -> Value {
         self.builder.ins().iconst(types::I64, value as i64)
+    }
+
+    /// The host address of guest address 0. It is asked for anew wherever it is needed: a copy of
+    /// a register costs less than one that was moved to the stack to make room for others.
+    pub(super) fn base(&mut self) -> Value {
+        self.builder.ins().get_pinned_reg(types::I64)
+    }
+
+    /// The constant that a value is, if it is one.
+    pub(super) fn known(&self, value: Value) -> Option<i64> {
+        let dfg = &self.builder.func.dfg;
+        let inst = dfg.value_def(dfg.resolve_aliases(value)).inst()?;
+        match dfg.insts[inst] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+            _ => None,
+        }
+    }
+
+    /// A value plus a constant: one addition, also if the value is such a sum itself.
+    pub(super) fn plus(&mut self, value: Value, constant: i64) -> Value {
+        if let Some(value) = self.known(value) {
+            return self.constant(value.wrapping_add(constant) as u64);
+        }
+        let dfg = &self.builder.func.dfg;
+        let inst = dfg.value_def(dfg.resolve_aliases(value)).inst();
+        let (mut value, mut constant) = (value, constant);
+        if let Some(inst) = inst
+            && let InstructionData::Binary { opcode: Opcode::Iadd, args } = dfg.insts[inst]
+            && let Some(other) = self.known(args[1])
+        {
+            (value, constant) = (args[0], constant.wrapping_add(other));
+        }
+        if constant == 0 { value } else { self.builder.ins().iadd_imm(value, constant) }
     }
 
     /// The value of an integer register.
@@ -177,8 +224,32 @@ impl<'a> Lowering<'a> {
     pub(super) fn set_x(&mut self, register: usize, value: Value) {
         if register != SINK as usize && register != 0 {
             self.builder.def_var(self.x[register], value);
-            self.dirty = self.dirty.and(Registers::x(register)).without(PASSED_SET);
+            self.wrote(Registers::x(register).without(PASSED_SET), register, value);
         }
+    }
+
+    /// A register has a value that the frame has not. Outside of loops the frame gets it at once,
+    /// unless it gets another one before anybody can look.
+    fn wrote(&mut self, set: Registers, register: usize, value: Value) {
+        if self.is_lazy {
+            self.dirty = self.dirty.and(set);
+        } else if set != Registers::NONE && !self.is_overwritten(set) {
+            self.store_frame(frame::register(register), value);
+        }
+    }
+
+    /// Whether a register is written again in the block before the code may leave.
+    fn is_overwritten(&self, set: Registers) -> bool {
+        for insn in self.rest {
+            let effects = effects(*insn);
+            if effects.may_leave || !matches!(flow(*insn), Flow::Next) {
+                return false;
+            }
+            if effects.writes == set {
+                return true;
+            }
+        }
+        false
     }
 
     /// The value of a floating-point register, all 64 bits.
@@ -189,7 +260,7 @@ impl<'a> Lowering<'a> {
     /// Sets a floating-point register.
     pub(super) fn set_f(&mut self, register: usize, value: Value) {
         self.builder.def_var(self.f[register], value);
-        self.dirty = self.dirty.and(Registers::f(register));
+        self.wrote(Registers::f(register), 32 + register, value);
         self.singles[register] = None;
     }
 
@@ -294,23 +365,26 @@ impl<'a> Lowering<'a> {
     /// Loads the registers that a block needs, behind a call or in a stub.
     fn load_needed(&mut self, index: usize) {
         for register in self.plan.blocks[index].needed.without(PASSED_SET).iter() {
+            let base = self.base();
             let offset = frame::register(register);
             if register < 32 {
-                let value = self.builder.ins().load(types::I64, THERE, self.base, offset);
+                let value = self.builder.ins().load(types::I64, THERE, base, offset);
                 self.builder.def_var(self.x[register], value);
             } else {
-                let value = self.builder.ins().load(types::F64, THERE, self.base, offset);
+                let value = self.builder.ins().load(types::F64, THERE, base, offset);
                 self.builder.def_var(self.f[register - 32], value);
             }
         }
     }
 
     pub(super) fn load_frame(&mut self, offset: i32) -> Value {
-        self.builder.ins().load(types::I64, THERE, self.base, offset)
+        let base = self.base();
+        self.builder.ins().load(types::I64, THERE, base, offset)
     }
 
     pub(super) fn store_frame(&mut self, offset: i32, value: Value) {
-        self.builder.ins().store(THERE, value, self.base, offset);
+        let base = self.base();
+        self.builder.ins().store(THERE, value, base, offset);
     }
 
     // --- The budget --------------------------------------------------------------------------
@@ -345,7 +419,7 @@ impl<'a> Lowering<'a> {
     /// What is left after what is pending.
     fn left_after(&mut self, retired: u64) -> Value {
         let left = self.builder.use_var(self.left);
-        if retired == 0 { left } else { self.builder.ins().iadd_imm(left, -(retired as i64)) }
+        self.plus(left, -(retired as i64))
     }
 
     /// Takes what is pending from the budget.
@@ -371,12 +445,25 @@ impl<'a> Lowering<'a> {
         self.give_back(next);
     }
 
-    /// Returns to the caller, with the address where the guest goes on.
+    /// Returns to the caller, with the address where the guest goes on, from code that is cold.
     fn give_back(&mut self, next: Value) {
+        let results: Vec<BlockArg> = self.results(next).into_iter().map(BlockArg::Value).collect();
+        self.builder.ins().jump(self.way_out, &results);
+    }
+
+    /// What is returned. The dirty registers are stored.
+    fn results(&mut self, next: Value) -> Vec<Value> {
         self.store_dirty();
         let mut results = vec![next];
         results.extend(self.passed());
         results[1] = self.left_after(self.pending);
+        results
+    }
+
+    /// The end of all ways out.
+    fn leave_region(&mut self) {
+        self.builder.switch_to_block(self.way_out);
+        let results = self.builder.block_params(self.way_out).to_vec();
         self.builder.ins().return_(&results);
     }
 
@@ -431,6 +518,11 @@ impl<'a> Lowering<'a> {
         self.builder.switch_to_block(self.bodies[index]);
         self.pc = block.pc;
         self.dirty = plan.dirty;
+        self.is_lazy = plan.is_lazy;
+        if !self.is_lazy {
+            self.store_dirty();
+            self.dirty = Registers::NONE;
+        }
         match self.inherited[index].take() {
             Some(Inherited { pending, facts, singles }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);
@@ -470,6 +562,7 @@ impl<'a> Lowering<'a> {
             op::FSD | op::C_FSD | op::FSW => self.store(insn),
             op::ATOMIC_W | op::ATOMIC_D => self.atomic(insn),
             op::FLOAT_S | op::FLOAT_D => self.float(insn),
+            op::CSR => self.csr(insn),
             op::FENCE => {}
             // One that jumps to a known place.
             op::JAL | op::C_JAL | op::JALR | op::C_JALR => {
@@ -484,7 +577,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn help(&mut self, helper: usize, values: [Value; 4]) -> (Value, Value) {
         let function = self.load_frame(frame::helper(helper));
         let [a, b, c, d] = values;
-        let arguments = [self.base, a, b, c, d];
+        let arguments = [self.base(), a, b, c, d];
         self.builder.ins().call_indirect(self.helper, function, &arguments);
         (self.load_frame(frame::answer(0)), self.load_frame(frame::answer(1)))
     }
@@ -544,7 +637,8 @@ impl<'a> Lowering<'a> {
             }
             End::Return => {
                 let target = self.register_target(last);
-                self.give_back(target);
+                let results = self.results(target);
+                self.builder.ins().return_(&results);
             }
             End::JumpRegister { .. } => self.jump_register(index, last),
             End::Leave { pc, next } => {
@@ -560,8 +654,7 @@ impl<'a> Lowering<'a> {
     fn register_target(&mut self, insn: Option<Insn>) -> Value {
         let (register, offset) = insn.map_or((0, 0), |insn| (insn.s1(), insn.immediate()));
         let value = self.x(register);
-        let sum =
-            if offset == 0 { value } else { self.builder.ins().iadd_imm(value, offset as i64) };
+        let sum = self.plus(value, offset as i64);
         self.builder.ins().band_imm(sum, -2)
     }
 

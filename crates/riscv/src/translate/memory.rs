@@ -34,8 +34,8 @@ pub(super) struct Fact {
     high: i64,
     /// Whether stores are allowed, too.
     is_store: bool,
-    /// The host address of the lowest byte.
-    host: Value,
+    /// The address of the lowest byte, in 64 bits.
+    first: Value,
 }
 
 /// The bytes that an instruction accesses, relative to its base register; whether it stores.
@@ -116,12 +116,13 @@ impl Lowering<'_> {
                 && (fact.is_store || !is_store)
         });
         if let Some(fact) = known {
-            return (fact.host, (offset - fact.low) as i32);
+            let (first, low) = (fact.first, fact.low);
+            return (self.host(first), (offset - low) as i32);
         }
         let (low, high) = self.range(insn, offset, bytes, is_store);
-        let host = self.check(base, (low, high), (offset, bytes), is_store);
-        self.facts.push(Fact { base, low, high, is_store, host });
-        (host, (offset - low) as i32)
+        let first = self.check(base, (low, high), (offset, bytes), is_store);
+        self.facts.push(Fact { base, low, high, is_store, first });
+        (self.host(first), (offset - low) as i32)
     }
 
     /// The range that this access and those behind it in the block need.
@@ -163,7 +164,7 @@ impl Lowering<'_> {
         let first = if low == 0 { narrow } else { self.builder.ins().iadd_imm(narrow, low) };
         let first = self.builder.ins().uextend(types::I64, first);
         if is_store && !measure::has(Part::StoreChecks) {
-            return self.builder.ins().iadd(self.base, first);
+            return first;
         }
         let closer = self.builder.create_block();
         let is_allowed = self.allows(first, is_store);
@@ -173,7 +174,6 @@ impl Lowering<'_> {
             inside
         } else {
             self.begin(inside);
-            let (across, done) = (self.builder.create_block(), self.builder.create_block());
             let limit = PAGE as i64 - length;
             let fits = if length == bytes {
                 let odd = self.builder.ins().band_imm(first, length - 1);
@@ -182,23 +182,11 @@ impl Lowering<'_> {
                 let in_page = self.builder.ins().band_imm(first, PAGE as i64 - 1);
                 self.builder.ins().icmp_imm(IntCC::UnsignedLessThanOrEqual, in_page, limit)
             };
-            self.builder.ins().brif(fits, done, &[], across, &[]);
-            self.begin(across);
-            // In the page after all, or the last byte's page is allowed too, and is no other
-            // address space's.
-            let last = self.builder.ins().iadd_imm(first, length - 1);
-            let is_inside = self.builder.ins().icmp_imm(
-                IntCC::UnsignedLessThanOrEqual,
-                last,
-                i64::from(u32::MAX),
-            );
-            let look = self.builder.create_block();
-            self.builder.ins().brif(is_inside, look, &[], closer, &[]);
-            self.begin(look);
-            let is_allowed = self.allows(last, is_store);
-            self.builder.ins().brif(is_allowed, done, &[], closer, &[]);
+            let done = self.builder.create_block();
+            self.builder.ins().brif(fits, done, &[], closer, &[]);
             done
         };
+        self.builder.set_cold_block(closer);
         self.begin(closer);
         let length_and_kind = self.constant(length as u64 | u64::from(is_store) << 32);
         let narrow = if offset == low {
@@ -215,13 +203,20 @@ impl Lowering<'_> {
         self.begin(out);
         self.leave(self.pc, leave::INTERPRET);
         self.begin(done);
-        self.builder.ins().iadd(self.base, first)
+        first
+    }
+
+    /// The host address of a guest address.
+    fn host(&mut self, address: Value) -> Value {
+        let base = self.base();
+        self.builder.ins().iadd(base, address)
     }
 
     /// Whether the table allows an access to the page of an address.
     fn allows(&mut self, address: Value, is_store: bool) -> Value {
         let page = self.builder.ins().ushr_imm(address, i64::from(PAGE.trailing_zeros()));
-        let entry = self.builder.ins().iadd(self.base, page);
+        let base = self.base();
+        let entry = self.builder.ins().iadd(base, page);
         let below = -(TABLE_BELOW as i32);
         let byte = self.builder.ins().load(types::I8, THERE, entry, below);
         if is_store {

@@ -18,6 +18,7 @@ mod artifact;
 mod bounds;
 mod compile;
 mod discover;
+mod flags;
 mod float;
 mod frame;
 mod helpers;
@@ -66,7 +67,7 @@ pub(crate) struct Translation {
     code: NativeCode,
     entries: Entries,
     /// The addresses of the functions that call helpers.
-    helpers: [usize; 3],
+    helpers: [usize; helpers::HOST_CODE],
 }
 
 /// What the code that is made depends on besides the program: the translator and the host.
@@ -106,7 +107,7 @@ pub(crate) fn translate(
         code: Vec::new(),
         table: Entries::new(span.start, bytes).range(),
         entries: Vec::new(),
-        helpers: [0; 3],
+        helpers: [0; helpers::HOST_CODE],
         summary,
     };
     // What stands in for functions that are not there comes on top.

@@ -40,6 +40,9 @@ pub(super) struct BlockPlan {
     pub(super) entry: Option<usize>,
     /// The most instructions that retire from its start on before the budget is looked at again.
     pub(super) path: u64,
+    /// It is part of a loop: registers that it writes are stored to the frame late, where the
+    /// code leaves. Elsewhere they are stored at once, so that ways out need not do it.
+    pub(super) is_lazy: bool,
     /// Registers that may differ from the frame at its start.
     pub(super) dirty: Registers,
     /// Registers that it or its successors may need from before.
@@ -68,6 +71,7 @@ impl Plan {
         };
         this.connect(region);
         let position = this.sort();
+        this.find_loops(&position);
         this.find_checks(region, &position);
         this.find_entries(region);
         this.find_dirty(region);
@@ -141,6 +145,34 @@ impl Plan {
         position
     }
 
+    /// Marks the blocks of loops: what reaches a jump backward without passing its target.
+    fn find_loops(&mut self, position: &[usize]) {
+        let mut predecessors = vec![Vec::new(); self.blocks.len()];
+        for (index, block) in self.blocks.iter().enumerate() {
+            for successor in &block.successors {
+                predecessors[*successor].push(index);
+            }
+        }
+        for head in 0..self.blocks.len() {
+            let is_backward = |from: &&usize| position[**from] >= position[head];
+            let mut open: Vec<usize> =
+                predecessors[head].iter().filter(is_backward).copied().collect();
+            if open.is_empty() {
+                continue;
+            }
+            let mut seen = vec![false; self.blocks.len()];
+            seen[head] = true;
+            self.blocks[head].is_lazy = true;
+            while let Some(index) = open.pop() {
+                if !std::mem::replace(&mut seen[index], true) {
+                    self.blocks[index].is_lazy = true;
+                    let inside = |from: &&usize| position[**from] >= position[head];
+                    open.extend(predecessors[index].iter().filter(inside));
+                }
+            }
+        }
+    }
+
     /// The budget is looked at in front of the heads of loops, and on the way where it gets long.
     fn find_checks(&mut self, region: &Region, position: &[usize]) {
         for index in 0..self.blocks.len() {
@@ -196,7 +228,7 @@ impl Plan {
         }
     }
 
-    /// Every entry starts clean; calls store everything.
+    /// Every entry starts clean; calls store everything, and so do blocks outside of loops.
     fn find_dirty(&mut self, region: &Region) {
         let written: Vec<Registers> = region
             .blocks
@@ -210,7 +242,9 @@ impl Plan {
         while changed {
             changed = false;
             for &index in &self.order {
-                let out = self.blocks[index].dirty.and(written[index]);
+                let block = &self.blocks[index];
+                let out =
+                    if block.is_lazy { block.dirty.and(written[index]) } else { Registers::NONE };
                 for successor in self.blocks[index].successors.clone() {
                     let dirty = &mut self.blocks[successor].dirty;
                     let all = dirty.and(out);
@@ -250,7 +284,7 @@ impl Plan {
 fn needs(block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
     let (mut needs, mut sets) = (Registers::NONE, Registers::NONE);
     let leaving = plan.dirty.and(PASSED_SET);
-    if plan.is_checked {
+    if plan.is_checked || !plan.is_lazy {
         needs = needs.and(leaving);
     }
     for insn in &block.instructions {

@@ -1,5 +1,6 @@
 //! Which registers an instruction reads and writes, and how it goes on.
 
+use super::flags;
 use crate::isa::insn::{FloatFields, FloatFunction, Insn, SINK, op};
 
 /// A set of guest registers: bits 0 to 31 are `x0` to `x31`, bits 32 to 63 `f0` to `f31`.
@@ -71,6 +72,7 @@ pub(super) fn flow(insn: Insn) -> Flow {
         op::BLT | op::BGE | op::BLTU | op::BGEU => Flow::Branch,
         op::JAL | op::C_JAL => Flow::Jump,
         op::JALR | op::C_JALR => Flow::JumpRegister,
+        op::CSR if flags::is_translated(insn) => Flow::Next,
         op::ECALL | op::CSR => Flow::Leave,
         op::EBREAK | op::C_EBREAK | op::ILLEGAL => Flow::Trap,
         _ => Flow::Next,
@@ -98,6 +100,7 @@ pub(super) fn effects(insn: Insn) -> Effects {
         op::FSD | op::C_FSD | op::FSW => memory(s1.and(f2), Registers::NONE),
         op::ATOMIC_W | op::ATOMIC_D => memory(s1.and(s2), d),
         op::FLOAT_S | op::FLOAT_D => float(insn),
+        op::CSR if flags::is_translated(insn) => plain(s1, d),
         op::ECALL | op::CSR | op::EBREAK | op::C_EBREAK | op::ILLEGAL => Effects::default(),
         // All others compute in integers.
         _ => plain(s1.and(s2), d),

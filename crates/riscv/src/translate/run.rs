@@ -4,7 +4,7 @@
 use sandtide_memory::Space;
 
 use super::{
-    Translation,
+    Translation, flags,
     frame::{Frame, leave},
     helpers, native,
     table::Entry,
@@ -74,8 +74,10 @@ impl Translation {
             (*frame).entries = self.entries.entries.as_ptr();
             (*frame).space = space;
             (*frame).cpu = cpu;
+            (*frame).fflags = &raw const (*cpu).fflags;
             (*frame).functions = helpers::addresses();
             (*frame).helpers = self.helpers;
+            (*frame).flags_of_host = flags::FLAGS_OF_HOST;
             let left = if entry.resume == 0 { granted } else { -1 };
             self.code.enter(base, entry.function, left)
         };

@@ -44,6 +44,11 @@ pub(super) fn start() -> Saved {
     Saved(saved)
 }
 
+/// A state without accrued exceptions.
+pub(super) fn cleared() -> Saved {
+    Saved(CLEAR)
+}
+
 /// Brings the state before [`start`] back, and gives the exceptions since then as `fflags`.
 pub(super) fn stop(saved: Saved) -> u8 {
     let mut now = 0u32;

@@ -74,6 +74,11 @@ impl Session {
     }
 }
 
+/// Adds what has accrued in the host to `cpu.fflags`, in a session that stays open.
+pub(crate) fn harvest_in_session(cpu: &mut Cpu) {
+    cpu.fflags |= host::stop(host::cleared());
+}
+
 /// Executes a floating-point instruction of either format in a session that is open.
 pub(crate) fn execute_in_session(cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
     if insn.op() == op::FLOAT_S {

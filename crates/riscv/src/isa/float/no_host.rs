@@ -10,6 +10,11 @@ pub(super) fn start() -> Saved {
     Saved
 }
 
+/// Nothing to clear.
+pub(super) fn cleared() -> Saved {
+    Saved
+}
+
 /// Nothing has accrued.
 pub(super) fn stop(_: Saved) -> u8 {
     0

@@ -130,3 +130,31 @@ fn exceptions_accrue_exactly() {
         .collect();
     assert!(wrong.is_empty(), "{} of {INSTRUCTIONS}:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// What compilers make of `isless`: the flags are read, a comparison raises NV for a NaN, the flags
+/// are put back.
+#[test]
+fn quiet_comparisons_leave_the_flags_alone() {
+    let values = [
+        0,
+        1.5f64.to_bits(),
+        f64::NEG_INFINITY.to_bits(),
+        f64::NAN.to_bits(),
+        0x7ff0_0000_0000_0001,
+        1,
+    ];
+    for function in 0..=2 {
+        // frflags a4; flt.d a5, fa0, fa1 (or fle, feq); fsflags a4; fsflags a3, a5; frflags a6
+        let comparison = 0xa2b5_07d3 | function << 12;
+        let words = [0x0010_2773, comparison, 0x0017_1073, 0x0017_96f3, 0x0010_2873, 0x73];
+        for (a, b) in values.iter().flat_map(|a| values.map(|b| (*a, b))) {
+            for fflags in [0, 1, 31] {
+                let mut pair = Pair::new(&words, &[0; 16], &[]);
+                pair.prepare(|cpu, _| {
+                    (cpu.f[10], cpu.f[11], cpu.fflags) = (a, b, fflags);
+                });
+                assert_eq!(pair.run(100), Exit::Call);
+            }
+        }
+    }
+}

@@ -39,7 +39,7 @@ pub(crate) fn artifact() -> Artifact {
         code: vec![0xc3; 100],
         table: (0x1_0000, 64),
         entries: vec![entry(0x1_0000, Some(16), 0), entry(0x1_0002, None, 1)],
-        helpers: [1, 2, 3],
+        helpers: [1, 2, 3, 4, 5, 6],
         summary: Summary { regions: 1, instructions: 2, reached: Some(Reached::Bytes) },
     }
 }
