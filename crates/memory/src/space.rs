@@ -84,13 +84,21 @@ impl Space {
     /// Loads `N` bytes, at any alignment.
     #[inline(always)]
     pub fn load<const N: usize>(&self, address: u32) -> Result<[u8; N], Denied> {
-        if self.table.get(PageNumber::of(address)) & READ != 0 && within_page::<N>(address) {
+        match self.load_at_once(address) {
+            Some(bytes) => Ok(bytes),
+            None => self.load_slowly(address),
+        }
+    }
+
+    /// Loads `N` bytes if that needs no call: `None` says nothing, [`Space::load`] knows.
+    #[inline(always)]
+    pub fn load_at_once<const N: usize>(&self, address: u32) -> Option<[u8; N]> {
+        let is_readable = self.table.get(PageNumber::of(address)) & READ != 0;
+        (is_readable && within_page::<N>(address)).then(|| {
             // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may read,
             // so it is open as long as `self` is borrowed.
-            Ok(unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().read() })
-        } else {
-            self.load_slowly(address)
-        }
+            unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().read() }
+        })
     }
 
     #[cold]
@@ -104,15 +112,21 @@ impl Space {
     /// Stores `N` bytes, at any alignment.
     #[inline(always)]
     pub fn store<const N: usize>(&mut self, address: u32, bytes: [u8; N]) -> Result<(), Denied> {
-        let entry = self.table.get(PageNumber::of(address));
-        if entry & READY != 0 && within_page::<N>(address) {
+        match self.store_at_once(address, bytes) {
+            Some(()) => Ok(()),
+            None => self.store_slowly(address, bytes),
+        }
+    }
+
+    /// Stores `N` bytes if that needs no call: `None` says nothing, [`Space::store`] knows.
+    #[inline(always)]
+    pub fn store_at_once<const N: usize>(&mut self, address: u32, bytes: [u8; N]) -> Option<()> {
+        let is_ready = self.table.get(PageNumber::of(address)) & READY != 0;
+        (is_ready && within_page::<N>(address)).then(|| {
             // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may write
             // and so read, so it is open; `&mut self` makes the access exclusive.
-            unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().write(bytes) };
-            Ok(())
-        } else {
-            self.store_slowly(address, bytes)
-        }
+            unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().write(bytes) }
+        })
     }
 
     #[cold]

@@ -47,6 +47,11 @@ impl Insn {
         Self(self.0 | (imm as u32 as u64) << 32)
     }
 
+    /// The same operands with another operation.
+    pub(crate) const fn with_op(self, op: u8) -> Self {
+        Self(self.0 & !0xff | op as u64)
+    }
+
     /// The operation.
     #[inline(always)]
     pub(crate) const fn op(self) -> u8 {
@@ -111,8 +116,10 @@ macro_rules! operations {
         $($(#[$doc])* pub(crate) const $name: u8 = Number::$name as u8 + 1;)*
 
         /// The name of each operation, by number; 0 is no operation.
-        #[cfg(test)]
         pub(crate) const NAMES: &[&str] = &["UNDECODED", $(stringify!($name)),*];
+
+        /// How many numbers are used.
+        pub(crate) const COUNT: usize = NAMES.len();
     };
 }
 
@@ -203,6 +210,12 @@ impl FloatFields {
     #[inline(always)]
     pub(crate) const fn of(insn: Insn) -> Self {
         Self((insn.0 >> 32) as u32)
+    }
+
+    /// From what [`Insn::immediate`] gives.
+    #[inline(always)]
+    pub(crate) const fn from_immediate(immediate: u64) -> Self {
+        Self(immediate as u32)
     }
 
     /// The rounding mode field.

@@ -15,8 +15,11 @@ mod compressed;
 mod cpu;
 mod csr;
 pub(crate) mod decode;
+mod execute;
 mod float;
 pub(crate) mod insn;
+mod quick;
+mod register;
 mod run;
 
 pub(crate) use atomic::{execute_double, execute_word};

@@ -2,7 +2,10 @@
 
 /// A binary interchange format (IEEE 754-2019 §3.4). Bit patterns travel in the low bits of a
 /// `u64`.
-pub(super) trait Format {
+pub(in crate::isa) trait Format {
+    /// The other format.
+    type Other: Format;
+
     /// Bits of the significand, the hidden one included.
     const PRECISION: u32;
     /// Bits of the whole format.
@@ -26,6 +29,8 @@ pub(super) trait Format {
     fn unboxed(register: u64) -> u64;
     /// A value as a register holds it.
     fn boxed(bits: u64) -> u64;
+    /// The bits of the format in a register, boxed or not, as an integer register holds them.
+    fn sign_extended(register: u64) -> u64;
 
     /// Whether a value is a NaN.
     fn is_nan(bits: u64) -> bool {
@@ -60,9 +65,11 @@ pub(super) trait Format {
 }
 
 /// Single precision: binary32.
-pub(super) struct Single;
+pub(in crate::isa) struct Single;
 
 impl Format for Single {
+    type Other = Double;
+
     const PRECISION: u32 = 24;
     const WIDTH: u32 = 32;
 
@@ -75,12 +82,19 @@ impl Format for Single {
     fn boxed(bits: u64) -> u64 {
         bits | 0xffff_ffff << 32
     }
+
+    #[inline(always)]
+    fn sign_extended(register: u64) -> u64 {
+        register as i32 as u64
+    }
 }
 
 /// Double precision: binary64.
-pub(super) struct Double;
+pub(in crate::isa) struct Double;
 
 impl Format for Double {
+    type Other = Single;
+
     const PRECISION: u32 = 53;
     const WIDTH: u32 = 64;
 
@@ -93,11 +107,16 @@ impl Format for Double {
     fn boxed(bits: u64) -> u64 {
         bits
     }
+
+    #[inline(always)]
+    fn sign_extended(register: u64) -> u64 {
+        register
+    }
 }
 
 /// A floating-point value, taken apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value {
+pub(in crate::isa) enum Value {
     Nan { signalling: bool },
     Infinity { negative: bool },
     Zero { negative: bool },
@@ -118,7 +137,7 @@ impl Value {
 /// A finite value that is not zero: `significand / 2⁶³ × 2^exponent`, the top bit of the
 /// significand set.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Finite {
+pub(in crate::isa) struct Finite {
     pub(super) negative: bool,
     pub(super) exponent: i32,
     pub(super) significand: u64,

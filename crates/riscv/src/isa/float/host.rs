@@ -76,7 +76,7 @@ pub(super) fn stop(saved: Saved) -> u8 {
 }
 
 /// A format that the host computes in. `None` leaves an operation to [`super::soft`].
-pub(super) trait HostFormat: Format {
+pub(in crate::isa) trait HostFormat: Format {
     fn add(a: u64, b: u64) -> Option<u64>;
     fn sub(a: u64, b: u64) -> Option<u64>;
     fn mul(a: u64, b: u64) -> Option<u64>;
@@ -91,10 +91,20 @@ pub(super) trait HostFormat: Format {
     fn to_i64(a: u64) -> Option<u64>;
     /// From the other format.
     fn from_other(a: u64) -> Option<u64>;
+    /// 1 if the values are equal, else 0.
+    fn equal(a: u64, b: u64) -> Option<u64>;
+    /// 1 if the first value is less, else 0.
+    fn less(a: u64, b: u64) -> Option<u64>;
+    /// 1 if the first value is less or equal, else 0.
+    fn less_or_equal(a: u64, b: u64) -> Option<u64>;
 }
 
-fn unless_nan<F: Format>(bits: u64) -> Option<u64> {
-    (!F::is_nan(bits)).then_some(bits)
+/// The bits of a result that is no NaN. An instruction's result is never a signalling NaN, so the
+/// comparison raises nothing.
+macro_rules! unless_nan {
+    ($result:ident) => {
+        (!$result.is_nan()).then_some(u64::from($result.to_bits()))
+    };
 }
 
 /// One instruction with an operand of its own format or the other, and a result in its own.
@@ -111,7 +121,7 @@ macro_rules! unary {
                 options(nomem, nostack),
             );
         }
-        unless_nan::<Self>(u64::from(result.to_bits()))
+        unless_nan!(result)
     }};
 }
 
@@ -129,7 +139,7 @@ macro_rules! binary {
                 options(nomem, nostack),
             );
         }
-        unless_nan::<Self>(u64::from(result.to_bits()))
+        unless_nan!(result)
     }};
 }
 
@@ -151,11 +161,35 @@ macro_rules! truncate {
     }};
 }
 
+/// Whether two operands compare as the condition says, which is false for NaNs: the ordered
+/// comparison raises the invalid operation for every NaN, the unordered one for signalling NaNs
+/// (Intel SDM Vol. 2 "COMISD", "UCOMISD"), as `flt` and `fle`, and `feq` do.
+macro_rules! compare {
+    ($instruction:literal, $set:literal, $a:expr, $b:expr, $float:ty, $bits:ty) => {{
+        let (a, b) = (<$float>::from_bits($a as $bits), <$float>::from_bits($b as $bits));
+        let result: u64;
+        // SAFETY: as in `unary`.
+        unsafe {
+            asm!(
+                "xor {result:e}, {result:e}",
+                concat!($instruction, " {a}, {b}"),
+                concat!($set, " {result:l}"),
+                result = out(reg) result,
+                a = in(xmm_reg) a,
+                b = in(xmm_reg) b,
+                options(nomem, nostack),
+            );
+        }
+        Some(result)
+    }};
+}
+
 macro_rules! host_format {
     (
         $format:ident, $float:ty, $bits:ty, $other:ty, $other_bits:ty;
         $add:literal $sub:literal $mul:literal $div:literal $sqrt:literal $fma:literal
         $from_i64:literal $truncate:literal $from_other:literal
+        $ordered:literal $unordered:literal
     ) => {
         impl HostFormat for $format {
             #[inline(always)]
@@ -200,7 +234,7 @@ macro_rules! host_format {
                         options(nomem, nostack),
                     );
                 }
-                unless_nan::<Self>(u64::from(result.to_bits()))
+                unless_nan!(result)
             }
 
             #[inline(always)]
@@ -234,6 +268,24 @@ macro_rules! host_format {
             fn from_other(a: u64) -> Option<u64> {
                 unary!($from_other, a, $other, $other_bits => $float)
             }
+
+            #[inline(always)]
+            fn equal(a: u64, b: u64) -> Option<u64> {
+                let is_nan = compare!($unordered, "setp", a, b, $float, $bits)?;
+                let equal = compare!($unordered, "sete", a, b, $float, $bits)?;
+                Some(equal & !is_nan)
+            }
+
+            #[inline(always)]
+            fn less(a: u64, b: u64) -> Option<u64> {
+                // Only "above" is false for NaNs.
+                compare!($ordered, "seta", b, a, $float, $bits)
+            }
+
+            #[inline(always)]
+            fn less_or_equal(a: u64, b: u64) -> Option<u64> {
+                compare!($ordered, "setae", b, a, $float, $bits)
+            }
         }
     };
 }
@@ -242,10 +294,12 @@ host_format! {
     Single, f32, u32, f64, u64;
     "addss" "subss" "mulss" "divss" "sqrtss" "vfmadd213ss"
     "cvtsi2ss" "cvttss2si" "cvtsd2ss"
+    "comiss" "ucomiss"
 }
 
 host_format! {
     Double, f64, u64, f32, u32;
     "addsd" "subsd" "mulsd" "divsd" "sqrtsd" "vfmadd213sd"
     "cvtsi2sd" "cvttsd2si" "cvtss2sd"
+    "comisd" "ucomisd"
 }

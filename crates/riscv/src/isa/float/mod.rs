@@ -19,13 +19,16 @@ mod tests;
 
 use self::{
     convert::Range,
+    round::{Flags, Rounding},
+};
+pub(super) use self::{
     format::{Double, Format, Single},
     host::HostFormat,
-    round::{Flags, Rounding},
 };
 use super::{
     cpu::Cpu,
-    insn::{FloatFields, FloatFunction, Insn, op},
+    insn::{FloatFields, FloatFunction, Insn},
+    quick,
 };
 
 /// The instruction rounds dynamically, and `frm` holds a reserved mode.
@@ -59,18 +62,11 @@ impl Session {
         }
     }
 
-    /// Executes [`op::FLOAT_S`](super::insn::op::FLOAT_S).
+    /// Executes a floating-point instruction of either format. The session is open afterwards.
     #[inline(never)]
-    pub(super) fn single(&mut self, cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
+    pub(super) fn execute(&mut self, cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
         self.open();
-        execute::<Single, Double>(cpu, insn)
-    }
-
-    /// Executes [`op::FLOAT_D`](super::insn::op::FLOAT_D).
-    #[inline(never)]
-    pub(super) fn double(&mut self, cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
-        self.open();
-        execute::<Double, Single>(cpu, insn)
+        execute_in_session(cpu, insn)
     }
 }
 
@@ -81,7 +77,7 @@ pub(crate) fn harvest_in_session(cpu: &mut Cpu) {
 
 /// Executes a floating-point instruction of either format in a session that is open.
 pub(crate) fn execute_in_session(cpu: &mut Cpu, insn: Insn) -> Result<(), ReservedRounding> {
-    if insn.op() == op::FLOAT_S {
+    if quick::is_single(insn) {
         execute::<Single, Double>(cpu, insn)
     } else {
         execute::<Double, Single>(cpu, insn)

@@ -21,7 +21,7 @@ pub(super) fn stop(_: Saved) -> u8 {
 }
 
 /// See `host.rs`. Every operation answers `None`: not here.
-pub(super) trait HostFormat: Format {
+pub(in crate::isa) trait HostFormat: Format {
     fn add(_: u64, _: u64) -> Option<u64> {
         None
     }
@@ -50,6 +50,15 @@ pub(super) trait HostFormat: Format {
         None
     }
     fn from_other(_: u64) -> Option<u64> {
+        None
+    }
+    fn equal(_: u64, _: u64) -> Option<u64> {
+        None
+    }
+    fn less(_: u64, _: u64) -> Option<u64> {
+        None
+    }
+    fn less_or_equal(_: u64, _: u64) -> Option<u64> {
         None
     }
 }

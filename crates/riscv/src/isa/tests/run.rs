@@ -41,6 +41,16 @@ fn a_call_has_retired() {
 }
 
 #[test]
+fn long_runs_count_as_short_ones_do() {
+    // x5 counts from 2000 down to 0; then `csrr x6, instret`.
+    let words = [addi(5, 0, 2000), addi(5, 5, -1), 0xfe02_9ee3, 0xc020_2373, ECALL];
+    let (mut cpu, mut space, code) = guest(&words, &[]);
+    let mut budget = 10_000;
+    assert_eq!(run(&mut cpu, &mut space, &code, &mut budget), Exit::Call);
+    assert_eq!((cpu.x[6], cpu.instret, budget), (4001, 4003, 10_000 - 4003));
+}
+
+#[test]
 fn the_budget_is_exact() {
     // x5 counts from 50 down to 0, three instructions each.
     let words = [addi(5, 0, 50), NOP, addi(5, 5, -1), 0xfe02_9ce3, ECALL];
