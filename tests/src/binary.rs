@@ -41,6 +41,17 @@ pub fn sandtide() -> &'static Path {
     })
 }
 
+/// A subcommand that runs guests: `serve`, `run` or `call`. `SANDTIDE_TRANSLATE` says whether they
+/// are translated (`auto`, `off`), as `--translate` does; without it, they are as configured.
+pub fn running(subcommand: &str) -> Command {
+    let mut command = Command::new(sandtide());
+    command.arg(subcommand);
+    if let Some(mode) = env::var_os("SANDTIDE_TRANSLATE") {
+        command.arg("--translate").arg(mode);
+    }
+    command
+}
+
 /// How a run of the binary ended.
 #[derive(Debug)]
 pub struct Run {

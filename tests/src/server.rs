@@ -4,14 +4,14 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
 };
 
 use rustix::process::Pid;
 pub use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{Client, Log, Request, Response, binary::sandtide};
+use crate::{Client, Log, Request, Response, binary::running};
 
 /// What the line begins with that says that the server is ready, and where.
 const READY: &str = "ready: ";
@@ -56,8 +56,8 @@ impl Server {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let config = directory.path().join(CONFIGURATION);
         fs::write(&config, configuration).expect("the directory is ours");
-        let mut command = Command::new(sandtide());
-        command.arg("serve").arg(&config).env_remove("SANDTIDE_LOG");
+        let mut command = running("serve");
+        command.arg(&config).env_remove("SANDTIDE_LOG");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Log::of(child.stderr.take().expect("stderr is piped"));

@@ -12,10 +12,9 @@ use std::{
 
 use sandtide_tests::{
     Client, Log, Request, Run,
-    binary::top,
+    binary::{running, top},
     built,
     guest::{built_by, compilers, has_toolchain, qemu},
-    sandtide,
 };
 
 const INPUT: &[u8] = b"first line\nsecond line\n\nlast line without an end";
@@ -56,8 +55,8 @@ fn under_qemu(qemu: &str, program: &Path) -> (String, i32, String) {
 }
 
 fn here(program: &Path) -> (String, i32, String) {
-    let mut command = Command::new(sandtide());
-    ended(command.args(["run", "--env", ENVIRONMENT]).arg(program).args(ARGUMENTS))
+    let mut command = running("run");
+    ended(command.args(["--env", ENVIRONMENT]).arg(program).args(ARGUMENTS))
 }
 
 #[test]

@@ -2,11 +2,19 @@
 
 use std::{fs, path::Path, process::Command};
 
-use sandtide_tests::{Run, binary::top, built, guest, sandtide};
+use sandtide_tests::{
+    Run,
+    binary::{running, top},
+    built, guest, sandtide,
+};
 
 fn run(program: &Path, options: &[&str], args: &[&str], stdin: &[u8]) -> Run {
-    let mut command = Command::new(sandtide());
-    command.arg("run").args(options).arg(program).args(args);
+    let says_how = options.contains(&"--translate");
+    let mut command = if says_how { Command::new(sandtide()) } else { running("run") };
+    if says_how {
+        command.arg("run");
+    }
+    command.args(options).arg(program).args(args);
     Run::of(&mut command, stdin)
 }
 
@@ -152,8 +160,8 @@ fn calls_need_no_server() {
     );
     fs::write(&config, text).expect("the directory is ours");
     let call = |args: &[&str], stdin: &[u8]| {
-        let mut command = Command::new(sandtide());
-        command.arg("call").arg("--config").arg(&config).args(args);
+        let mut command = running("call");
+        command.arg("--config").arg(&config).args(args);
         Run::of(&mut command, stdin)
     };
     let plain = call(&["echo", "GET", "/a?b=c"], b"");

@@ -41,7 +41,7 @@ pub(crate) use run::run_translated;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]
-pub(crate) use tests::Trace;
+pub(crate) use tests::{Trace, translated};
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

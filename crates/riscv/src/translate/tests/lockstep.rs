@@ -120,9 +120,11 @@ fn assert_same(expected: &Cpu, actual: &Cpu, after: &str) {
     assert_eq!(rest(expected), rest(actual), "pc, frm, fflags, reservation, instret; {after}");
 }
 
-fn agree(class: Class, seed: u64) {
+/// Runs cases of a class, of whose instructions at least so many in a hundred are translated: there
+/// are some of which the rest of their block is interpreted.
+fn agree(class: Class, seed: u64, least: u64) {
     let mut generator = Generator::new(StdRng::seed_from_u64(seed), class);
-    let cases = (0..300)
+    let cases = (0..200)
         .map(|_| {
             let mut case = generator.case();
             // Translated code rounds to nearest.
@@ -132,6 +134,7 @@ fn agree(class: Class, seed: u64) {
         .collect();
     let program = Program::new(cases);
     let first = Pair::new(&program.words, &program.data, &[]);
+    let mut most = 0;
     for piece in [1 << 40, 1000, 97, 7] {
         let mut pair = first.again(&program.words, &program.data);
         loop {
@@ -141,37 +144,39 @@ fn agree(class: Class, seed: u64) {
                 other => panic!("{other:?} {}", program.around(pair.cpu().pc)),
             }
         }
+        most = most.max(100 * pair.cpu().translated / pair.cpu().instret);
         pair.compare(DATA, program.data.len());
         pair.compare(CODE, 4 * program.words.len());
     }
+    assert!(most >= least, "at most {most} % of the instructions are translated");
 }
 
 #[test]
 fn integers_agree() {
-    agree(Class::Integer, 101);
+    agree(Class::Integer, 101, 30);
 }
 
 #[test]
 fn compressed_instructions_agree() {
-    agree(Class::Compressed, 102);
+    agree(Class::Compressed, 102, 30);
 }
 
 #[test]
 fn memory_agrees() {
-    agree(Class::Memory, 103);
+    agree(Class::Memory, 103, 5);
 }
 
 #[test]
 fn jumps_agree() {
-    agree(Class::Jump, 104);
+    agree(Class::Jump, 104, 30);
 }
 
 #[test]
 fn single_precision_agrees() {
-    agree(Class::Single, 105);
+    agree(Class::Single, 105, 30);
 }
 
 #[test]
 fn double_precision_agrees() {
-    agree(Class::Double, 106);
+    agree(Class::Double, 106, 30);
 }

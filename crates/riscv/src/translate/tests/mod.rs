@@ -25,7 +25,7 @@ use super::{
 use crate::isa::{Code, tests::CODE};
 
 /// Translates test code.
-fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
+pub(crate) fn translated(space: &Space, code: &Code, symbols: &[u64]) -> Translation {
     let (symbols, bounds) = (symbols.iter().copied(), Bounds::default());
     let allowance = Allowance::new(bounds.time, &|| true);
     let artifact = translate(space, code, u64::from(CODE), symbols, &bounds, &allowance);

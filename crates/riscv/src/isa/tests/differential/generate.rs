@@ -70,6 +70,9 @@ impl Case {
     }
 }
 
+/// `jal ra, 4`: once it has been left, translated code can be entered there.
+pub(super) const CALL_WHAT_FOLLOWS: u32 = 0x0040_00ef;
+
 /// How many random instructions, or groups that belong together, a case has.
 const LENGTH: usize = 24;
 
@@ -109,8 +112,11 @@ impl Generator {
 
     pub(crate) fn case(&mut self) -> Case {
         let mut case = self.empty();
-        for _ in 0..LENGTH {
+        for number in 0..LENGTH {
             self.add_group(&mut case);
+            if number % 6 == 5 {
+                case.push(CALL_WHAT_FOLLOWS);
+            }
         }
         case
     }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use super::{
     super::{CODE, DATA},
     assembler::load_address,
-    generate::Case,
+    generate::{CALL_WHAT_FOLLOWS, Case},
 };
 
 /// The size of a case's block.
@@ -41,6 +41,7 @@ impl Program {
             words.extend(load_address(BLOCK_POINTER, block));
             // fcsr ← before
             words.extend([load(0x03, 5, 512), 0x0032_9073]);
+            words.push(CALL_WHAT_FOLLOWS);
             words.extend((0..32).map(|f| load(0x07, f, 256 + 8 * f)));
             words.extend((1..32).map(|x| load(0x03, x, 8 * x)));
             words.extend(case.words());
@@ -60,6 +61,11 @@ impl Program {
         words.extend(load_address(17, 93));
         words.push(0x73);
         Self { cases, words, data }
+    }
+
+    /// A program that is there.
+    pub(crate) fn of(words: Vec<u32>, data: Vec<u8>) -> Self {
+        Self { cases: Vec::new(), words, data }
     }
 
     /// A static ELF file with one segment for the code and one for the data.
