@@ -2,6 +2,7 @@
 
 mod flags;
 mod flows;
+mod hostile;
 mod lockstep;
 mod programs;
 mod speed;
