@@ -87,6 +87,64 @@ pub fn compilers() -> &'static [&'static str] {
     })
 }
 
+/// A source file as a static program for this machine's own processor; `None`, and a loud note,
+/// if that is none for the kvm engine, or there is no KVM or no compiler.
+///
+/// # Panics
+/// If it does not compile; with `SANDTIDE_REQUIRE_KVM` set, if there is no KVM; and with
+/// `SANDTIDE_REQUIRE_TOOLCHAIN` set, if there is no compiler.
+pub fn native(source: &Path) -> Option<PathBuf> {
+    (has_kvm() && has_native_compilers()).then(|| {
+        let name = source.file_stem().and_then(|name| name.to_str()).expect("sources have a name");
+        let is_c = source.extension().is_some_and(|kind| kind == "c");
+        let directory = target().join("guests");
+        fs::create_dir_all(&directory).expect("the target directory is ours");
+        let program = directory.join(format!("{name}-native-{}.elf", fingerprint(source)));
+        let lock = File::create(program.with_extension("lock")).expect("the directory is ours");
+        lock.lock().expect("files can be locked");
+        if !program.is_file() {
+            let unfinished = program.with_extension("unfinished");
+            let mut command = Command::new(if is_c { "cc" } else { "c++" });
+            command.args(["-O2", "-static", "-pthread", "-w", "-Isdk/c", "-Isdk/cpp"]);
+            command.arg(if is_c { "-std=gnu17" } else { "-std=c++17" });
+            command.arg(source).arg("-o").arg(&unfinished).arg("-lm").current_dir(top());
+            let run = Run::of(&mut command, b"");
+            assert_eq!(run.code, Some(0), "{command:?}\n{}{}", run.stdout, run.stderr);
+            fs::rename(&unfinished, &program).expect("the compiler left a program");
+        }
+        program
+    })
+}
+
+/// Whether the kvm engine can run programs here, as the binary under test says.
+fn has_kvm() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let run = Run::of(Command::new(sandtide()).args(["check", "--engines"]), b"");
+        let found = run.stdout.lines().any(|line| line.starts_with("kvm  ok"));
+        assert!(found || env::var_os("SANDTIDE_REQUIRE_KVM").is_none(), "no KVM: {}", run.stderr);
+        if !found {
+            eprintln!("SKIPPED: no KVM: {}", run.stderr);
+        }
+        found
+    })
+}
+
+fn has_native_compilers() -> bool {
+    let works = |name: &&str| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    let found = ["cc", "c++"].iter().all(works);
+    assert!(
+        found || env::var_os("SANDTIDE_REQUIRE_TOOLCHAIN").is_none(),
+        "no `cc` and `c++`\nhint: install g++"
+    );
+    if !found {
+        eprintln!("SKIPPED: no `cc` and `c++`");
+    }
+    found
+}
+
 /// `qemu-riscv64`, if it is here; a loud note if not.
 ///
 /// # Panics
