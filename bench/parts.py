@@ -9,7 +9,7 @@ import time
 
 from compute import checks, compute
 from crowd import crowd
-from load import OpenLoop, Server, Wrk, available_bytes, binary, configuration, guest
+from load import OpenLoop, Server, Wrk, available_bytes, binary, built, configuration, guest
 from protocols import protocols
 
 
@@ -56,9 +56,24 @@ def measure(cases, peers, options, add, server, client):
 def inside(root, options, add):
     """One exchange and its reset, from inside."""
     for _ in range(options.rounds):
-        command = [binary(root, "inside"), root / "build/examples/hello.elf"]
-        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
-            add(**json.loads(line))
+        lines(add, [binary(root, "inside"), root / "build/examples/hello.elf"])
+
+
+def loading(root, _options, add):
+    """How long programs take to load: interpreted, translated, and from the cache of translations."""
+    for name in ("hello", "python", "echo"):
+        lines(add, [built(root, "loading"), root / f"build/examples/{name}.elf"])
+
+
+def resets(root, _options, add):
+    """What it costs to undo a request's writes: by marked pages, and by protected ones."""
+    lines(add, [built(root, "resets")])
+
+
+def lines(add, command):
+    """Takes over the figures that a program of ours prints."""
+    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+        add(**json.loads(line))
 
 
 def idle(root, _options, add):
@@ -244,7 +259,9 @@ ALL = {
     "overload": overload,
     "compute": compute,
     "checks": checks,
+    "resets": resets,
+    "load": loading,
 }
 
 # These need no server.
-ALONE = {"compute", "checks"}
+ALONE = {"compute", "checks", "resets", "load"}

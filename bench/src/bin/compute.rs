@@ -15,9 +15,9 @@ use std::{
 use anyhow::{Context, bail};
 use rustix::time::{ClockId, clock_gettime};
 use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream, Translate};
-use sandtide_riscv::RiscvEngine;
 #[cfg(feature = "measure")]
 use sandtide_riscv::measure::{Part, leave_out};
+use sandtide_riscv::{RiscvEngine, TranslationOptions};
 
 /// CPU time of this process: all threads, user and system.
 fn cpu_time() -> Duration {
@@ -86,7 +86,9 @@ fn main() -> anyhow::Result<()> {
         ..Limits::default()
     };
     let console = Arc::new(Stopwatch { last: Mutex::new(cpu_time()) });
-    let engine = RiscvEngine::new();
+    // However large it is, it is to be translated before it runs.
+    let options = TranslationOptions { small: u64::MAX, ..TranslationOptions::default() };
+    let engine = RiscvEngine::with(options);
     match engine.execute(&source, &limits, Box::new(io::empty()), console)? {
         Ok(0) => Ok(()),
         Ok(code) => bail!("it ended with {code}"),
