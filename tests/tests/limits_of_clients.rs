@@ -156,7 +156,12 @@ fn max_connections() {
 /// The tables and the tests speak of the same limits.
 #[test]
 fn no_limit_is_without_a_test() {
-    let tests = [include_str!("limits.rs"), include_str!("limits_of_clients.rs")].concat();
+    let tests = [
+        include_str!("limits.rs"),
+        include_str!("limits_of_clients.rs"),
+        include_str!("translation.rs"),
+    ]
+    .concat();
     let tested: BTreeSet<&str> =
         tests.split("documented(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let missing: Vec<_> =

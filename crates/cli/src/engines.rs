@@ -17,7 +17,7 @@ pub fn all() -> Vec<Arc<dyn Engine>> {
 pub fn configured(translation: &Translation) -> anyhow::Result<Vec<Arc<dyn Engine>>> {
     let options = TranslationOptions {
         cache: cache(translation)?,
-        memory: translation.memory,
+        memory: translation.code_memory,
         threads: translation.threads as usize,
         ..TranslationOptions::default()
     };

@@ -21,7 +21,7 @@ section! {
         /// files in that directory; those that were not used for longest make room
         cache_size: u64 = 1 << 30, size(1 << 20..=1 << 40);
         /// memory for translated code, of all programs together
-        memory: u64 = 1 << 30, size(1 << 20..=1 << 40), exceeded: Exceeded {
+        code_memory: u64 = 1 << 30, size(1 << 20..=1 << 40), exceeded: Exceeded {
             answer: "nothing; what has no room is interpreted",
             error: "",
             log: "`partly translated`, or `not translated`, with the limit",

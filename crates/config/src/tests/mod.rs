@@ -97,7 +97,7 @@ headers = "both"
 [server.translation]
 cache = "kept"
 cache_size = "2 MiB"
-memory = "3 MiB"
+code_memory = "3 MiB"
 threads = 4
 
 [tls]
@@ -185,7 +185,7 @@ fn every_key_arrives() {
     let translation = Translation {
         cache: TranslationCache::Directory("/srv/kept".into()),
         cache_size: 2 << 20,
-        memory: 3 << 20,
+        code_memory: 3 << 20,
         threads: 4,
     };
     assert_eq!(server.translation, translation);

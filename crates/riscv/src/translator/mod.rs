@@ -204,7 +204,7 @@ impl Translator {
         let bytes = artifact.bytes();
         let Some(reserved) = self.room.reserve(bytes) else {
             let what = format!(
-                "it needs {} of memory, {} are left of `server.translation.memory`, {}",
+                "it needs {} of memory, {} are left of `server.translation.code_memory`, {}",
                 size(bytes),
                 size(self.room.left()),
                 size(self.room.most()),
@@ -212,6 +212,7 @@ impl Translator {
             host_code.fall_short(ShortfallReason::Room, what, Some(MORE_ROOM));
             return false;
         };
+        let regions = artifact.summary.regions;
         let translation = match Translation::new(artifact) {
             Ok(translation) => translation,
             Err(error) => {
@@ -220,12 +221,13 @@ impl Translator {
                 return false;
             }
         };
-        let regions = artifact.summary.regions;
-        host_code.publish(translation, reserved);
-        host_code.note(|status| {
-            status.state = TranslationState::Translated;
-            (status.functions, status.bytes) = (regions.into(), bytes);
-        });
+        if regions > 0 {
+            host_code.publish(translation, reserved);
+            host_code.note(|status| {
+                status.state = TranslationState::Translated;
+                (status.functions, status.bytes) = (regions.into(), bytes);
+            });
+        }
         let Some(reached) = artifact.summary.reached else { return true };
         let (reason, what, hint) = match reached {
             Reached::Time => {
@@ -235,7 +237,8 @@ impl Translator {
             }
             Reached::Bytes if order.bounds.bytes < order.limits.translate_size as usize => {
                 let most = size(self.room.most());
-                let what = format!("there is no room left of `server.translation.memory`, {most}");
+                let what =
+                    format!("there is no room left of `server.translation.code_memory`, {most}");
                 (ShortfallReason::Room, what, Some(MORE_ROOM))
             }
             Reached::Bytes => {
