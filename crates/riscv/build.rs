@@ -12,8 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    // This crate, the memory that translated code reaches into, and the versions of libraries.
-    let sources = [own.join("src"), own.join("../memory/src"), own.join("../../Cargo.lock")];
+    // This crate; where programs' files are put; the memory that translated code reaches into; the
+    // versions of libraries.
+    let sources =
+        ["src", "../linux/src", "../memory/src", "../../Cargo.lock"].map(|path| own.join(path));
     let mut hash = Sha256::new();
     for source in &sources {
         println!("cargo:rerun-if-changed={}", source.display());
