@@ -222,17 +222,20 @@ impl Compiler {
         builder.append_block_params_for_function_params(block);
         builder.switch_to_block(block);
         builder.seal_block(block);
-        let arguments = builder.block_params(block).to_vec();
-        let address = frame::function(number);
-        let target = builder.ins().load(types::I64, THERE, arguments[0], address);
-        let mut foreign = helper_signature();
-        foreign.call_conv = CallConv::SystemV;
+        let base = builder.ins().get_pinned_reg(types::I64);
+        let target = builder.ins().load(types::I64, THERE, base, frame::function(number));
+        let questions = (0..4)
+            .map(|number| builder.ins().load(types::I64, THERE, base, frame::question(number)));
+        let arguments: Vec<_> =
+            std::iter::once(base).chain(questions.collect::<Vec<_>>()).collect();
+        let mut foreign = Signature::new(CallConv::SystemV);
+        foreign.params.extend([AbiParam::new(types::I64); 5]);
         foreign.returns.extend([AbiParam::new(types::I64); 2]);
         let foreign = builder.import_signature(foreign);
         let call = builder.ins().call_indirect(foreign, target, &arguments);
         let results = builder.inst_results(call).to_vec();
         for (number, result) in results.iter().enumerate() {
-            builder.ins().store(THERE, *result, arguments[0], frame::answer(number));
+            builder.ins().store(THERE, *result, base, frame::answer(number));
         }
         builder.ins().return_(&[]);
         builder.finalize();

@@ -98,9 +98,8 @@ impl Lowering<'_> {
             // They are what they were.
             self.is_quiet = false;
         } else {
-            let (bits, operand, none) =
-                (self.constant(insn.0), self.x(insn.s1()), self.constant(0));
-            let (_, old) = self.help(helpers::FLAGS, [bits, operand, none, none]);
+            let (bits, operand) = (self.constant(insn.0), self.x(insn.s1()));
+            let (_, old) = self.help(helpers::FLAGS, &[bits, operand]);
             self.set_x(insn.d(), old);
         }
     }
@@ -120,7 +119,7 @@ impl Lowering<'_> {
 
     fn move_mxcsr(&mut self, mover: usize) {
         let function = self.load_frame(frame::helper(mover));
-        self.builder.ins().call_indirect(self.mover, function, &[]);
+        self.builder.ins().call_indirect(self.helper, function, &[]);
     }
 
     /// A comparison between two instructions that read the flags and put them back.

@@ -157,7 +157,7 @@ impl Lowering<'_> {
         let a = if reads_integer { self.x(insn.s1()) } else { source(self, insn.fs1_index()) };
         let b = source(self, insn.fs2_index());
         let c = source(self, fields.fs3_index());
-        let (done, value) = self.help(helpers::FLOAT, [bits, a, b, c]);
+        let (done, value) = self.help(helpers::FLOAT, &[bits, a, b, c]);
         self.leave_unless(done, leave::INTERPRET);
         value
     }

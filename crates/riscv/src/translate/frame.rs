@@ -41,6 +41,8 @@ pub(super) struct Frame {
     pub(super) functions: [usize; HELPERS],
     /// Host functions that call them, and leave all registers as they are.
     pub(super) helpers: [usize; HOST_CODE],
+    /// What the next helper gets.
+    pub(super) question: [u64; 4],
     /// What the last helper returned.
     pub(super) answer: [u64; 2],
     /// MXCSR, when it was stored last, and what its accrued exceptions are in RISC-V.
@@ -80,6 +82,11 @@ pub(super) const fn function(number: usize) -> i32 {
 /// The offset of the address of a helper.
 pub(super) const fn helper(number: usize) -> i32 {
     from_base(offset_of!(Frame, helpers) + 8 * number)
+}
+
+/// The offset of one of the four values that a helper gets.
+pub(super) const fn question(number: usize) -> i32 {
+    from_base(offset_of!(Frame, question) + 8 * number)
 }
 
 /// The offset of one of the two results of a helper.

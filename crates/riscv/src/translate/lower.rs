@@ -56,13 +56,11 @@ pub(super) fn signature() -> Signature {
     signature
 }
 
-/// The signature of the functions that call helpers: the base and four values; two results are in
-/// the frame. They are called where code is cold, between code that is hot: so that the hot code
-/// may use all registers, they preserve them.
+/// The signature of the functions that call helpers: nothing in registers. They are called where
+/// code is cold, between code that is hot: so that the hot code may use all registers, they
+/// preserve them, and what is passed and returned is in the frame.
 pub(super) fn helper_signature() -> Signature {
-    let mut signature = Signature::new(CallConv::PreserveAll);
-    signature.params.extend([AbiParam::new(types::I64); 5]);
-    signature
+    Signature::new(CallConv::PreserveAll)
 }
 
 /// Memory that is there: accesses were checked, or are to the frame or the table.
@@ -81,7 +79,6 @@ pub(super) fn lower(
     let mut builder = FunctionBuilder::new(&mut function, context);
     let passing = builder.import_signature(signature());
     let helper = builder.import_signature(helper_signature());
-    let mover = builder.import_signature(Signature::new(CallConv::PreserveAll));
     let start = builder.create_block();
     builder.append_block_params_for_function_params(start);
     builder.switch_to_block(start);
@@ -105,7 +102,6 @@ pub(super) fn lower(
         f,
         passing,
         helper,
-        mover,
         bodies,
         unfilled: unfilled(region, plan),
         inherited: vec![None; region.blocks.len()],
@@ -147,8 +143,7 @@ pub(super) struct Lowering<'a> {
     x: [Variable; 32],
     f: [Variable; 32],
     passing: SigRef,
-    helper: SigRef,
-    pub(super) mover: SigRef,
+    pub(super) helper: SigRef,
     bodies: Vec<HostBlock>,
     /// For each block, how many predecessors have not been translated.
     unfilled: Vec<usize>,
@@ -573,12 +568,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Calls a helper with the base and up to four values.
-    pub(super) fn help(&mut self, helper: usize, values: [Value; 4]) -> (Value, Value) {
+    /// Calls a helper with values. Gives whether it has done what was asked, and a value.
+    pub(super) fn help(&mut self, helper: usize, values: &[Value]) -> (Value, Value) {
+        for (number, value) in values.iter().enumerate() {
+            self.store_frame(frame::question(number), *value);
+        }
         let function = self.load_frame(frame::helper(helper));
-        let [a, b, c, d] = values;
-        let arguments = [self.base(), a, b, c, d];
-        self.builder.ins().call_indirect(self.helper, function, &arguments);
+        self.builder.ins().call_indirect(self.helper, function, &[]);
         (self.load_frame(frame::answer(0)), self.load_frame(frame::answer(1)))
     }
 

@@ -196,7 +196,7 @@ impl Lowering<'_> {
             self.builder.ins().uextend(types::I64, own)
         };
         let bytes = self.constant(bytes as u64);
-        let (is_allowed, _) = self.help(helpers::CHECK, [first, length_and_kind, narrow, bytes]);
+        let (is_allowed, _) = self.help(helpers::CHECK, &[first, length_and_kind, narrow, bytes]);
         let out = self.builder.create_block();
         self.builder.ins().brif(is_allowed, done, &[], out, &[]);
         self.builder.set_cold_block(out);
@@ -230,8 +230,8 @@ impl Lowering<'_> {
     /// Translates an atomic access: the interpreter's own function executes it.
     pub(super) fn atomic(&mut self, insn: Insn) {
         let (a, b) = (self.x(insn.s1()), self.x(insn.s2()));
-        let (bits, none) = (self.constant(insn.0), self.constant(0));
-        let (done, value) = self.help(helpers::ATOMIC, [bits, a, b, none]);
+        let bits = self.constant(insn.0);
+        let (done, value) = self.help(helpers::ATOMIC, &[bits, a, b]);
         self.leave_unless(done, leave::INTERPRET);
         self.set_x(insn.d(), value);
     }
