@@ -196,7 +196,10 @@ impl Lowering<'_> {
             None => self.builder.ins().jump(done, &value_argument),
         };
         self.begin(other);
+        let at_hand = self.at_hand;
         let bits = self.interpreted(insn);
+        // What this has loaded is not there on the usual way.
+        self.at_hand = at_hand;
         let value = match ty {
             types::F64 => self.builder.ins().bitcast(types::F64, MemFlags::new(), bits),
             types::F32 => {

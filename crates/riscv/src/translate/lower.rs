@@ -9,8 +9,9 @@
 //!      └── otherwise: leave
 //! ```
 //!
-//! * A guest register is a variable (SSA value) inside the region. At calls, and where the code
-//!   leaves, those that differ are stored to the frame; behind calls, those needed are loaded.
+//! * In a loop, a guest register is a variable (SSA value). Where the code calls or leaves, those
+//!   that differ are stored to the frame; where it comes in, those needed are loaded. Elsewhere a
+//!   variable lasts for a block: it is loaded where it is first used, and stored when it is set.
 //! * A guest call is a host call. When it comes back with the address behind the guest's call,
 //!   execution goes on there; with any other, it is handed on to the caller, in the end to the
 //!   dispatcher. So whatever a guest does to its return addresses, host returns stay paired.
@@ -109,6 +110,7 @@ pub(super) fn lower(
         pending: 0,
         dirty: Registers::NONE,
         is_lazy: false,
+        at_hand: Registers::NONE,
         way_out,
         facts: Vec::new(),
         singles: [None; 32],
@@ -132,6 +134,7 @@ struct Inherited {
     pending: u64,
     facts: Vec<Fact>,
     singles: Singles,
+    at_hand: Registers,
 }
 
 pub(super) struct Lowering<'a> {
@@ -156,6 +159,8 @@ pub(super) struct Lowering<'a> {
     dirty: Registers,
     /// Whether the current block stores registers late.
     is_lazy: bool,
+    /// Registers whose variables are good, in a block that stores registers at once.
+    pub(super) at_hand: Registers,
     /// Where all ways out come together, with what is returned.
     way_out: HostBlock,
     /// What is known about guest memory.
@@ -212,13 +217,18 @@ impl<'a> Lowering<'a> {
 
     /// The value of an integer register.
     pub(super) fn x(&mut self, register: usize) -> Value {
-        if register == 0 { self.constant(0) } else { self.builder.use_var(self.x[register]) }
+        if register == 0 {
+            return self.constant(0);
+        }
+        self.fetch(Registers::x(register).without(PASSED_SET));
+        self.builder.use_var(self.x[register])
     }
 
     /// Sets an integer register.
     pub(super) fn set_x(&mut self, register: usize, value: Value) {
         if register != SINK as usize && register != 0 {
             self.builder.def_var(self.x[register], value);
+            self.at_hand = self.at_hand.and(Registers::x(register));
             self.wrote(Registers::x(register).without(PASSED_SET), register, value);
         }
     }
@@ -249,12 +259,14 @@ impl<'a> Lowering<'a> {
 
     /// The value of a floating-point register, all 64 bits.
     pub(super) fn f(&mut self, register: usize) -> Value {
+        self.fetch(Registers::f(register));
         self.builder.use_var(self.f[register])
     }
 
     /// Sets a floating-point register.
     pub(super) fn set_f(&mut self, register: usize, value: Value) {
         self.builder.def_var(self.f[register], value);
+        self.at_hand = self.at_hand.and(Registers::f(register));
         self.wrote(Registers::f(register), 32 + register, value);
         self.singles[register] = None;
     }
@@ -359,7 +371,19 @@ impl<'a> Lowering<'a> {
 
     /// Loads the registers that a block needs, behind a call or in a stub.
     fn load_needed(&mut self, index: usize) {
-        for register in self.plan.blocks[index].needed.without(PASSED_SET).iter() {
+        self.load_registers(self.plan.blocks[index].needed.without(PASSED_SET));
+    }
+
+    /// Outside of loops, loads registers from the frame that the block has not yet used.
+    fn fetch(&mut self, registers: Registers) {
+        if !self.is_lazy {
+            self.load_registers(registers.without(self.at_hand));
+            self.at_hand = self.at_hand.and(registers);
+        }
+    }
+
+    fn load_registers(&mut self, registers: Registers) {
+        for register in registers.iter() {
             let base = self.base();
             let offset = frame::register(register);
             if register < 32 {
@@ -490,11 +514,29 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Whether something has to be done between the current block and one behind it.
+    fn has_passage(&self, index: usize) -> bool {
+        let next = &self.plan.blocks[index];
+        if self.is_lazy { !next.is_lazy && self.dirty != Registers::NONE } else { next.is_lazy }
+    }
+
+    /// Goes on in a block of the region: into a loop, with all registers at hand that it needs;
+    /// out of one, with all registers in the frame.
+    fn pass_to(&mut self, index: usize) {
+        let next = &self.plan.blocks[index];
+        if self.is_lazy && !next.is_lazy {
+            self.store_dirty();
+        } else if next.is_lazy && !self.is_lazy {
+            self.load_registers(next.needed.without(PASSED_SET).without(self.at_hand));
+        }
+        self.builder.ins().jump(self.bodies[index], &[]);
+    }
+
     /// The host block for an address inside or outside of the region. The state must be settled.
     fn way_to(&mut self, pc: u64, outside: &mut Vec<(HostBlock, u64)>) -> HostBlock {
         match self.plan.at(pc) {
-            Some(index) => self.bodies[index],
-            None => {
+            Some(index) if !self.has_passage(index) => self.bodies[index],
+            _ => {
                 let block = self.builder.create_block();
                 outside.push((block, pc));
                 block
@@ -514,18 +556,16 @@ impl<'a> Lowering<'a> {
         self.pc = block.pc;
         self.dirty = plan.dirty;
         self.is_lazy = plan.is_lazy;
-        if !self.is_lazy {
-            self.store_dirty();
-            self.dirty = Registers::NONE;
-        }
         match self.inherited[index].take() {
-            Some(Inherited { pending, facts, singles }) => {
+            Some(Inherited { pending, facts, singles, at_hand }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);
+                self.at_hand = at_hand;
             }
             None => {
                 self.pending = 0;
                 self.facts.clear();
                 self.singles = [None; 32];
+                self.at_hand = Registers::NONE;
             }
         }
         if plan.is_checked {
@@ -595,13 +635,12 @@ impl<'a> Lowering<'a> {
                 pending: self.pending,
                 facts: self.facts.clone(),
                 singles: self.singles,
+                at_hand: if self.is_lazy { Registers::NONE } else { self.at_hand },
             });
         }
         match &block.end {
             End::Jump(pc) => match self.plan.at(*pc) {
-                Some(index) => {
-                    self.builder.ins().jump(self.bodies[index], &[]);
-                }
+                Some(index) => self.pass_to(index),
                 None => self.elsewhere(*pc),
             },
             End::Branch { taken, next } => self.branch(last, *taken, *next),
@@ -748,7 +787,10 @@ impl<'a> Lowering<'a> {
         for (block, pc) in outside {
             self.begin(block);
             self.pending = pending;
-            self.elsewhere(pc);
+            match self.plan.at(pc) {
+                Some(index) => self.pass_to(index),
+                None => self.elsewhere(pc),
+            }
         }
     }
 
@@ -765,16 +807,27 @@ impl<'a> Lowering<'a> {
             let first = i64::from(self.around.first_entry);
             let local = self.builder.ins().iadd_imm(number, -first);
             let other = self.builder.create_block();
-            let ways: Vec<_> = (self.plan.entries.iter())
-                .map(|entry| {
-                    let is_way = self.plan.blocks[index].successors.contains(entry);
-                    let block = if is_way { self.bodies[*entry] } else { other };
-                    self.builder.func.dfg.block_call(block, &[] as &[BlockArg])
-                })
-                .collect();
+            let mut passages = Vec::new();
+            let mut ways = Vec::new();
+            for &entry in &self.plan.entries {
+                let block = if !self.plan.blocks[index].successors.contains(&entry) {
+                    other
+                } else if self.has_passage(entry) {
+                    let passage = self.builder.create_block();
+                    passages.push((passage, entry));
+                    passage
+                } else {
+                    self.bodies[entry]
+                };
+                ways.push(self.builder.func.dfg.block_call(block, &[] as &[BlockArg]));
+            }
             let default = self.builder.func.dfg.block_call(other, &[] as &[BlockArg]);
             let table = self.builder.create_jump_table(JumpTableData::new(default, &ways));
             self.builder.ins().br_table(local, table);
+            for (passage, entry) in passages {
+                self.begin(passage);
+                self.pass_to(entry);
+            }
             self.builder.set_cold_block(other);
             self.begin(other);
         }

@@ -45,7 +45,8 @@ pub(super) struct BlockPlan {
     pub(super) is_lazy: bool,
     /// Registers that may differ from the frame at its start.
     pub(super) dirty: Registers,
-    /// Registers that it or its successors may need from before.
+    /// Registers that it or its successors in loops may need from before, if it is in a loop itself.
+    /// Outside of loops, blocks load what they need.
     pub(super) needed: Registers,
 }
 
@@ -228,7 +229,7 @@ impl Plan {
         }
     }
 
-    /// Every entry starts clean; calls store everything, and so do blocks outside of loops.
+    /// Every entry starts clean; calls store everything, and so does the way out of a loop.
     fn find_dirty(&mut self, region: &Region) {
         let written: Vec<Registers> = region
             .blocks
@@ -246,6 +247,9 @@ impl Plan {
                 let out =
                     if block.is_lazy { block.dirty.and(written[index]) } else { Registers::NONE };
                 for successor in self.blocks[index].successors.clone() {
+                    if !self.blocks[successor].is_lazy {
+                        continue;
+                    }
                     let dirty = &mut self.blocks[successor].dirty;
                     let all = dirty.and(out);
                     changed |= all != *dirty;
@@ -261,7 +265,7 @@ impl Plan {
             .blocks
             .iter()
             .zip(&self.blocks)
-            .map(|(block, plan)| needs(block, plan))
+            .map(|(block, plan)| self.needs(block, plan))
             .collect();
         let mut changed = true;
         while changed {
@@ -272,6 +276,9 @@ impl Plan {
                     .iter()
                     .map(|successor| self.blocks[*successor].needed)
                     .fold(Registers::NONE, Registers::and);
+                if !self.blocks[index].is_lazy {
+                    continue;
+                }
                 let (needs, sets) = own[index];
                 let needed = needs.and(after.without(sets));
                 changed |= needed != self.blocks[index].needed;
@@ -279,30 +286,32 @@ impl Plan {
             }
         }
     }
-}
 
-fn needs(block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
-    let (mut needs, mut sets) = (Registers::NONE, Registers::NONE);
-    let leaving = plan.dirty.and(PASSED_SET);
-    if plan.is_checked || !plan.is_lazy {
-        needs = needs.and(leaving);
-    }
-    for insn in &block.instructions {
-        let effects = effects(*insn);
-        needs = needs.and(effects.reads.without(sets));
-        if effects.may_leave {
+    /// What a block of a loop needs itself, and what it sets.
+    fn needs(&self, block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
+        let (mut needs, mut sets) = (Registers::NONE, Registers::NONE);
+        let leaving = plan.dirty.and(PASSED_SET);
+        if plan.is_checked {
+            needs = needs.and(leaving);
+        }
+        for insn in &block.instructions {
+            let effects = effects(*insn);
+            needs = needs.and(effects.reads.without(sets));
+            if effects.may_leave {
+                needs = needs.and(leaving.without(sets));
+            }
+            sets = sets.and(effects.writes);
+        }
+        // Whatever leaves the loop or the region takes everything along.
+        let stays = matches!(block.end, End::Jump(_) | End::Branch { .. })
+            && plan.successors.iter().all(|successor| self.blocks[*successor].is_lazy);
+        let ways = match &block.end {
+            End::Branch { taken, next } if taken != next => 2,
+            _ => 1,
+        };
+        if !stays || plan.successors.len() < ways {
             needs = needs.and(leaving.without(sets));
         }
-        sets = sets.and(effects.writes);
+        (needs, sets)
     }
-    // Whatever leaves the region, by its end or by a branch to elsewhere, takes everything along.
-    let stays = matches!(block.end, End::Jump(_) | End::Branch { .. });
-    let ways = match &block.end {
-        End::Branch { taken, next } if taken != next => 2,
-        _ => 1,
-    };
-    if !stays || plan.successors.len() < ways {
-        needs = needs.and(leaving.without(sets));
-    }
-    (needs, sets)
 }
