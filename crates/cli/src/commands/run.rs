@@ -134,7 +134,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let ended = ended.with_context(|| format!("cannot run `{}`", source.name))?;
     if let Some(file) = &args.profile {
-        show(&profile, file.as_deref())?;
+        match profile.instructions {
+            0 => eprintln!("profile: engine `{}` does not take samples", engine.name()),
+            _ => show(&profile, file.as_deref())?,
+        }
     }
     match ended {
         Ok(code) => Ok(ExitCode::from(code)),
