@@ -1,9 +1,8 @@
 //! What the host changes in a request's headers before its guest sees them.
 
-use std::{net::IpAddr, rc::Rc};
+use std::net::IpAddr;
 
 use http::{HeaderMap, request::Parts};
-use sandtide_engine::AddedHeaders;
 use sandtide_runtime::TraceContext;
 
 use crate::{
@@ -56,13 +55,11 @@ pub(crate) fn correct(
 }
 
 /// Adds what only a guest reads: most of the cost of a request's headers is here.
-pub(crate) fn complete(
-    request: &mut Parts,
-    found: &Found,
-    open: &Open,
-) -> Option<Rc<AddedHeaders>> {
+pub(crate) fn complete(request: &mut Parts, found: &Found, open: &Open) {
+    if !found.forwarding {
+        open.forwarder.tell(request);
+    }
     client_cert::apply(&mut request.headers, &open.peer);
-    if found.forwarding { None } else { open.forwarder.tell(request) }
 }
 
 #[cfg(test)]

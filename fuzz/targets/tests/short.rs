@@ -56,11 +56,6 @@ fn system_calls() {
 }
 
 #[test]
-fn translation() {
-    fuzz("translation");
-}
-
-#[test]
 fn unwind() {
     fuzz("unwind");
 }

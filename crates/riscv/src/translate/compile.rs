@@ -7,7 +7,7 @@ use cranelift_codegen::{
     binemit::Reloc,
     control::ControlPlane,
     ir::{AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types},
-    isa::{self, CallConv, TargetIsa},
+    isa::{CallConv, TargetIsa},
     settings::{self, Configurable},
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -34,11 +34,6 @@ pub(super) fn isa() -> Option<Arc<dyn TargetIsa>> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }
-    isa_of(cranelift_native::builder().ok()?)
-}
-
-/// Cranelift's settings for a host.
-pub(super) fn isa_of(host: isa::Builder) -> Option<Arc<dyn TargetIsa>> {
     let mut flags = settings::builder();
     for (name, value) in [
         // Without it, operations stay where they are: floating-point exceptions accrue in
@@ -52,7 +47,7 @@ pub(super) fn isa_of(host: isa::Builder) -> Option<Arc<dyn TargetIsa>> {
     ] {
         flags.set(name, value).ok()?;
     }
-    host.finish(settings::Flags::new(flags)).ok()
+    cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()
 }
 
 /// Compiles regions one after the other.
@@ -109,6 +104,23 @@ impl Compiler {
         if let Some(Some(function)) = self.functions.pop() {
             self.code.truncate(function.offset);
         }
+    }
+
+    /// The host code as text, for a look at it.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "for whoever looks into generated code")]
+    pub(super) fn show(
+        &mut self,
+        region: &Region,
+        plan: &Plan,
+        around: &Surroundings<'_>,
+    ) -> (String, String) {
+        let function = lower(region, plan, 0, around, &mut self.builder);
+        let clif = function.display().to_string();
+        let mut context = Context::for_function(function);
+        context.set_disasm(true);
+        let code = context.compile(&*self.isa, &mut ControlPlane::default()).unwrap();
+        (clif, code.vcode.clone().unwrap())
     }
 
     fn compile(&mut self, function: Function) -> Option<Compiled> {

@@ -198,6 +198,10 @@ impl Lowering<'_> {
         self.begin(other);
         let at_hand = self.at_hand;
         let bits = self.interpreted(insn);
+        // It goes on behind a question of its own.
+        if let Some(block) = self.builder.current_block() {
+            self.builder.set_cold_block(block);
+        }
         // What this has loaded is not there on the usual way.
         self.at_hand = at_hand;
         let value = match ty {

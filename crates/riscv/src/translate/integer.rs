@@ -35,7 +35,7 @@ impl Lowering<'_> {
         macro_rules! low {
             ($value:expr) => {{
                 let value = $value;
-                ins!(ireduce types::I32, value)
+                self.low_word(value)
             }};
         }
         /// An operation on two registers.

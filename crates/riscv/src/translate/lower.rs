@@ -64,6 +64,9 @@ pub(super) fn helper_signature() -> Signature {
     Signature::new(CallConv::PreserveAll)
 }
 
+/// Instructions of a block that is worth a host register for the base.
+const SHORT: usize = 16;
+
 /// Memory that is there: accesses were checked, or are to the frame or the table.
 pub(super) const THERE: MemFlags = MemFlags::new().with_notrap();
 
@@ -98,6 +101,7 @@ pub(super) fn lower(
         region,
         plan,
         around,
+        base: None,
         left,
         x,
         f,
@@ -142,6 +146,8 @@ pub(super) struct Lowering<'a> {
     region: &'a Region,
     plan: &'a Plan,
     around: &'a Surroundings<'a>,
+    /// A copy of the base, in a block of a loop that is short enough to hold on to it.
+    base: Option<Value>,
     left: Variable,
     x: [Variable; 32],
     f: [Variable; 32],
@@ -185,7 +191,23 @@ impl<'a> Lowering<'a> {
     /// The host address of guest address 0. It is asked for anew wherever it is needed: a copy of
     /// a register costs less than one that was moved to the stack to make room for others.
     pub(super) fn base(&mut self) -> Value {
-        self.builder.ins().get_pinned_reg(types::I64)
+        match self.base {
+            Some(base) => base,
+            None => self.builder.ins().get_pinned_reg(types::I64),
+        }
+    }
+
+    /// The low word of a value.
+    pub(super) fn low_word(&mut self, value: Value) -> Value {
+        let dfg = &self.builder.func.dfg;
+        if let Some(inst) = dfg.value_def(dfg.resolve_aliases(value)).inst()
+            && let InstructionData::Unary { opcode: Opcode::Sextend | Opcode::Uextend, arg } =
+                dfg.insts[inst]
+            && dfg.value_type(arg) == types::I32
+        {
+            return arg;
+        }
+        self.builder.ins().ireduce(types::I32, value)
     }
 
     /// The constant that a value is, if it is one.
@@ -221,7 +243,9 @@ impl<'a> Lowering<'a> {
             return self.constant(0);
         }
         self.fetch(Registers::x(register).without(PASSED_SET));
-        self.builder.use_var(self.x[register])
+        let value = self.builder.use_var(self.x[register]);
+        // Behind a block with several predecessors the same value has another name.
+        self.builder.func.dfg.resolve_aliases(value)
     }
 
     /// Sets an integer register.
@@ -556,6 +580,9 @@ impl<'a> Lowering<'a> {
         self.pc = block.pc;
         self.dirty = plan.dirty;
         self.is_lazy = plan.is_lazy;
+        let is_short = block.instructions.len() <= SHORT;
+        self.base = None;
+        self.base = (self.is_lazy && is_short).then(|| self.base());
         match self.inherited[index].take() {
             Some(Inherited { pending, facts, singles, at_hand }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);
@@ -583,6 +610,7 @@ impl<'a> Lowering<'a> {
             }
         }
         self.end(index, block);
+        self.base = None;
         for follower in followers(block, &self.plan.blocks[index]) {
             self.unfilled[follower] -= 1;
         }

@@ -160,7 +160,7 @@ impl Lowering<'_> {
         is_store: bool,
     ) -> Value {
         let length = high - low;
-        let narrow = self.builder.ins().ireduce(types::I32, base);
+        let narrow = self.low_word(base);
         let first = if low == 0 { narrow } else { self.builder.ins().iadd_imm(narrow, low) };
         let first = self.builder.ins().uextend(types::I64, first);
         if is_store && !measure::has(Part::StoreChecks) {

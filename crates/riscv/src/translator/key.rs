@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::translate::Bounds;
 
 /// The name of a translation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(pub(super) [u8; 32]);
 
 impl Key {

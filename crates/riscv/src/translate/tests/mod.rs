@@ -5,10 +5,8 @@ mod flows;
 mod hostile;
 mod lockstep;
 mod programs;
-mod snapshots;
 mod speed;
 mod trace;
-mod traps;
 
 pub(crate) use trace::Trace;
 
