@@ -244,3 +244,77 @@ impl Cpu for Registers {
         Ok(mask)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sandtide_linux::{Protection, SignalInfo};
+
+    use super::*;
+    use crate::{memory::Memory, stubs::CallEntry};
+
+    const STACK: u64 = 0x10_0000;
+    const LENGTH: u64 = 0x4000;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(1 << 20, CallEntry::Ring3).unwrap();
+        memory.map(STACK, LENGTH, Protection { read: true, write: true, execute: false });
+        memory
+    }
+
+    fn entry() -> SignalEntry {
+        SignalEntry {
+            info: SignalInfo { signal: 11, code: 1, address: 0x10 },
+            handler: 0x40_1000,
+            restorer: 0x40_2000,
+            alternate_stack_top: None,
+            saved_mask: 0b101,
+        }
+    }
+
+    #[test]
+    fn a_handler_returns_to_what_it_interrupted() {
+        let mut memory = memory();
+        let mut registers = Registers::new(0x40_0000);
+        registers.general.rsp = STACK + LENGTH;
+        registers.general.r15 = 15;
+        registers.general.rax = 1;
+        let mut extended = kvm_xsave::default();
+        extended.region[40] = 0x1234;
+        registers.extended = Some(Arc::new(extended));
+        let before = registers.clone();
+        registers.enter_signal(&mut memory, &entry()).unwrap();
+        let general = registers.general;
+        assert_eq!((general.rip, general.rdi, general.rsp % 16), (0x40_1000, 11, 8));
+        assert!(general.rsp < STACK + LENGTH - RED_ZONE);
+        registers.general = kvm_regs { rsp: general.rsp + 8, ..kvm_regs::default() };
+        assert_eq!(registers.leave_signal(&memory), Ok(0b101));
+        assert_eq!(registers.general, before.general);
+        assert_eq!(registers.extended.unwrap().region[40], 0x1234);
+    }
+
+    proptest! {
+        #[test]
+        fn a_forged_frame_gives_numbers_that_a_processor_takes(
+            bytes in prop::collection::vec(any::<u8>(), LENGTH as usize),
+            area in prop_oneof![Just(0), STACK..STACK + LENGTH, any::<u64>()],
+            sp in prop_oneof![STACK..STACK + LENGTH + 16, any::<u64>()],
+        ) {
+            let mut memory = memory();
+            memory.view_mut(STACK, LENGTH).unwrap().copy_from_slice(&bytes);
+            let at = sp.wrapping_sub(8).wrapping_add(frame::EXTENDED as u64);
+            if let Ok(pointer) = memory.view_mut(at, 8) {
+                pointer.copy_from_slice(&area.to_le_bytes());
+            }
+            let mut registers = Registers::new(0);
+            registers.general.rsp = sp;
+            if registers.leave_signal(&memory).is_ok() {
+                let general = registers.loadable();
+                prop_assert!(general.rip < 1 << 47);
+                prop_assert_eq!(general.rflags & !(USER_FLAGS | FIXED_FLAGS), 0);
+            }
+            registers.fs = sp;
+            prop_assert!(registers.loadable_fs() < USER_END);
+        }
+    }
+}

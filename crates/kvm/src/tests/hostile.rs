@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use sandtide_engine::{Fault, Limits};
 
 use super::guests::{execute, guest, has_kvm};
@@ -93,6 +94,40 @@ fn a_forged_signal_frame_is_the_programs_own_problem() {
         for code in [returns_from_no_signal(), returns_to_nonsense()] {
             let end = execute(code, &Limits::default());
             assert!(matches!(end, Err(Fault::Trap(_) | Fault::Signal { .. })), "{end:?}");
+        }
+    }
+}
+
+/// Bytes that are more often instructions of interest than chance would have it.
+fn instruction() -> impl Strategy<Value = Vec<u8>> {
+    let interesting: [&'static [u8]; 12] = [
+        &[0x0f, 0x05],             // syscall
+        &[0x0f, 0x01],             // descriptor tables, xgetbv, vmcall, …
+        &[0x0f, 0x00],             // task and local descriptors
+        &[0x0f, 0x22],             // to a control register
+        &[0x0f, 0x23],             // to a debug register
+        &[0x0f, 0x30],             // wrmsr
+        &[0x0f, 0xae],             // save and restore extended state, segment bases
+        &[0x48, 0xcf],             // iretq
+        &[0x8e],                   // to a segment register
+        &[0xe6, 0x10],             // out
+        &[0x9d],                   // popfq
+        &[0x48, 0xb8, 0, 0, 0, 0], // an address
+    ];
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 1..8),
+        prop::sample::select(interesting.to_vec()).prop_map(<[u8]>::to_vec),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_bytes_are_a_program_that_ends(code in prop::collection::vec(instruction(), 1..12)) {
+        let limits = Limits { wall_time: Duration::from_millis(20), ..Limits::default() };
+        if has_kvm() {
+            let end = execute(&code.concat(), &limits);
+            prop_assert!(!matches!(end, Err(Fault::Protocol(_))), "{end:?}");
         }
     }
 }

@@ -163,3 +163,34 @@ fn a_program_that_never_waits_is_not_loaded() {
         assert!(error.to_string().contains("before it asked for its first request"), "{error}");
     }
 }
+
+/// `cargo test --release -p sandtide-kvm --lib -- --ignored --nocapture cost_of_an_exchange`
+#[test]
+#[ignore = "measures"]
+fn cost_of_an_exchange() {
+    if !has_kvm() {
+        return;
+    }
+    let program = load(counts(), &Limits::default()).unwrap();
+    let start = Instant::now();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    let spawned = start.elapsed();
+    let (mut served, mut reset) = (Vec::new(), Vec::new());
+    for _ in 0..2000 {
+        let start = Instant::now();
+        serve(&mut *sandbox, TIME).0.unwrap();
+        served.push(start.elapsed());
+        let start = Instant::now();
+        sandbox.reset().unwrap();
+        reset.push(start.elapsed());
+    }
+    served.sort_unstable();
+    reset.sort_unstable();
+    let calls = "two guest calls and mmap";
+    eprintln!(
+        "spawn {spawned:?}; median of an exchange ({calls}) {:?}, of a reset {:?}, {} pages",
+        served[1000],
+        reset[1000],
+        sandbox.usage().pages_written
+    );
+}
