@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{bounds::Reached, helpers::HOST_CODE};
+use super::{bounds::Reached, helpers::HOST_CODE, sites::Sites};
 
 /// Everything that a translation consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub(crate) struct Artifact {
     pub(super) entries: Vec<EntryAt>,
     /// Where in the code the functions are that call helpers.
     pub(super) helpers: [u32; HOST_CODE],
+    /// The loads that may fault.
+    pub(super) sites: Sites,
     /// What has been translated.
     pub(crate) summary: Summary,
 }
@@ -56,6 +58,7 @@ impl Artifact {
         bytes <= LARGEST_TABLE
             && start.checked_add(bytes).is_some_and(|end| end <= 1 << 32)
             && self.helpers.into_iter().all(inside)
+            && self.sites.are_consistent()
             && self
                 .entries
                 .iter()
@@ -66,6 +69,6 @@ impl Artifact {
     pub(crate) fn bytes(&self) -> u64 {
         const PAGE: u64 = 4096;
         let (entries, table) = (self.entries.len() as u64, 2 * self.table.1);
-        self.code.len() as u64 + 16 * entries + table.min(PAGE * entries)
+        self.code.len() as u64 + 16 * entries + table.min(PAGE * entries) + self.sites.bytes()
     }
 }

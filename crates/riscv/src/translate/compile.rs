@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cranelift_codegen::{
-    Context, FinalizedRelocTarget,
+    CodegenResult, CompiledCode, Context, FinalizedRelocTarget,
     binemit::Reloc,
     control::ControlPlane,
     ir::{AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types},
@@ -15,8 +15,9 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::{
     discover::Region,
     flags, frame, helpers,
-    lower::{Surroundings, THERE, helper_signature, lower, signature},
+    lower::{Layout, Surroundings, THERE, helper_signature, lower, signature},
     plan::{PASSED, Plan},
+    sites::{self, Collector, LoadSite, Sites},
 };
 
 /// The most host stack that a host function may need.
@@ -58,6 +59,7 @@ pub(super) struct Compiler {
     code: Vec<u8>,
     /// By number. `None`: it could not be compiled.
     functions: Vec<Option<Compiled>>,
+    sites: Collector,
     /// The offsets of the functions that call helpers.
     pub(super) helpers: [usize; helpers::HOST_CODE],
 }
@@ -71,13 +73,14 @@ impl Compiler {
             builder: FunctionBuilderContext::new(),
             code: Vec::new(),
             functions: Vec::new(),
+            sites: Collector::default(),
             helpers: [0; helpers::HOST_CODE],
         };
         let trampoline = this.trampoline();
-        let _ = this.compile(trampoline)?;
+        let _ = this.compile_alone(trampoline)?;
         for number in 0..helpers::HELPERS {
             let helper = this.helper(number);
-            this.helpers[number] = this.compile(helper)?.offset;
+            this.helpers[number] = this.compile_alone(helper)?.offset;
         }
         for (number, is_load) in [(helpers::STORE_MXCSR, false), (helpers::LOAD_MXCSR, true)] {
             this.helpers[number] = this.code.len();
@@ -86,16 +89,16 @@ impl Compiler {
         Some(this)
     }
 
-    /// How many bytes of code there are.
-    pub(super) fn bytes(&self) -> usize {
-        self.code.len()
+    /// How many bytes of code and tables there are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.code.len() as u64 + self.sites.bytes()
     }
 
     /// Compiles a region, whose number is the next one.
     pub(super) fn region(&mut self, region: &Region, plan: &Plan, around: &Surroundings<'_>) {
         let number = self.functions.len() as u32;
-        let function = lower(region, plan, number, around, &mut self.builder);
-        let compiled = self.compile(function);
+        let compiled =
+            self.compile(|builder, layout| lower(region, plan, number, around, builder, layout));
         self.functions.push(compiled);
     }
 
@@ -103,6 +106,7 @@ impl Compiler {
     pub(super) fn take_back(&mut self) {
         if let Some(Some(function)) = self.functions.pop() {
             self.code.truncate(function.offset);
+            self.sites.take_back(function.offset);
         }
     }
 
@@ -115,7 +119,7 @@ impl Compiler {
         plan: &Plan,
         around: &Surroundings<'_>,
     ) -> (String, String) {
-        let function = lower(region, plan, 0, around, &mut self.builder);
+        let (function, _) = lower(region, plan, 0, around, &mut self.builder, Layout::Cold);
         let clif = function.display().to_string();
         let mut context = Context::for_function(function);
         context.set_disasm(true);
@@ -123,15 +127,53 @@ impl Compiler {
         (clif, code.vcode.clone().unwrap())
     }
 
-    fn compile(&mut self, function: Function) -> Option<Compiled> {
+    /// Generates code as [`Context::compile`] does without optimising, but asks in between where
+    /// the values of load sites will be: before that, some of them turn out to be others.
+    fn generate(&mut self, sites: &mut [LoadSite]) -> Option<CompiledCode> {
+        let (context, isa) = (&mut self.context, &*self.isa);
+        let mut generate = || {
+            let control = &mut ControlPlane::default();
+            context.verify_if(isa)?;
+            context.legalize(isa)?;
+            context.compute_cfg();
+            context.compute_domtree();
+            context.eliminate_unreachable_code(isa)?;
+            context.remove_constant_phis(isa)?;
+            sites::label(&mut context.func, sites);
+            context.func.dfg.resolve_all_aliases();
+            let code = isa.compile_function(&context.func, &context.domtree, false, control)?;
+            Ok(code.apply_params(&context.func.params))
+        };
+        let result: CodegenResult<_> = generate();
+        debug_assert!(result.is_ok(), "a region does not compile: {result:?}");
+        result.ok()
+    }
+
+    /// Compiles a function that has no loads that may fault.
+    fn compile_alone(&mut self, function: Function) -> Option<Compiled> {
+        let mut function = Some(function);
+        self.compile(|_, _| (function.take().unwrap_or_else(Function::new), Vec::new()))
+    }
+
+    /// Compiles what `lower` makes.
+    fn compile(
+        &mut self,
+        mut lower: impl FnMut(&mut FunctionBuilderContext, Layout) -> (Function, Vec<LoadSite>),
+    ) -> Option<Compiled> {
+        let (function, mut sites) = lower(&mut self.builder, Layout::Cold);
         self.context.clear();
         self.context.func = function;
-        let result = self.context.compile(&*self.isa, &mut ControlPlane::default());
-        let compiled = match result {
-            Ok(compiled) => compiled,
-            Err(error) => {
-                debug_assert!(false, "a region does not compile: {:?}", error.inner);
-                return None;
+        let compiled = self.generate(&mut sites)?;
+        let known = match sites::places(&self.context.func, &compiled, &sites) {
+            Some(known) => known,
+            None => {
+                // Cranelift does not always say where values are around cold blocks. In other
+                // places of the code, the same instructions have them in the same registers.
+                let (function, mut sites) = lower(&mut self.builder, Layout::InOrder);
+                self.context.clear();
+                self.context.func = function;
+                let in_order = self.generate(&mut sites)?;
+                sites::places(&self.context.func, &in_order, &sites)?
             }
         };
         let frame = compiled.buffer.frame_layout();
@@ -154,6 +196,7 @@ impl Compiler {
             }
             relocations.push((offset + relocation.offset as usize, *name, relocation.addend));
         }
+        self.sites.add(&compiled, &sites, known, offset);
         self.code.extend_from_slice(compiled.buffer.data());
         let names = self.context.func.params.user_named_funcs();
         let relocations = relocations
@@ -165,8 +208,8 @@ impl Compiler {
 
     /// Links everything. `starts` are the addresses of all regions by number, also of those that
     /// were not compiled. Gives the code, which starts with the trampoline, and the offset of each
-    /// function by number; `None` if the host cannot have the code.
-    pub(super) fn finish(mut self, starts: &[u64]) -> Option<(Vec<u8>, Vec<Option<usize>>)> {
+    /// function by number, and the loads that may fault; `None` if the host cannot have the code.
+    pub(super) fn finish(mut self, starts: &[u64]) -> Option<(Vec<u8>, Vec<Option<usize>>, Sites)> {
         self.functions.resize_with(starts.len(), || None);
         let offsets: Vec<_> =
             self.functions.iter().map(|function| Some(function.as_ref()?.offset)).collect();
@@ -183,7 +226,7 @@ impl Compiler {
                 None if !is_called => 0,
                 None => {
                     let absent = self.absent(*start);
-                    self.compile(absent)?.offset
+                    self.compile_alone(absent)?.offset
                 }
             });
         }
@@ -194,7 +237,7 @@ impl Compiler {
                 self.code[*at..*at + 4].copy_from_slice(&value.to_le_bytes());
             }
         }
-        Some((self.code, offsets))
+        Some((self.code, offsets, self.sites.finish()))
     }
 
     /// A function that only says where the guest goes on.

@@ -127,7 +127,7 @@ impl Lowering<'_> {
         let (numbers, other) = (self.builder.create_block(), self.builder.create_block());
         let done = self.builder.create_block();
         let result = self.builder.append_block_param(done, types::I64);
-        self.builder.set_cold_block(other);
+        self.set_cold(other);
         let are_numbers = self.builder.ins().fcmp(FloatCC::Ordered, a, b);
         self.builder.ins().brif(are_numbers, numbers, &[], other, &[]);
         self.begin(other);

@@ -183,7 +183,7 @@ impl Lowering<'_> {
     ) -> Value {
         let (other, done) = (self.builder.create_block(), self.builder.create_block());
         let result = self.builder.append_block_param(done, ty);
-        self.builder.set_cold_block(other);
+        self.set_cold(other);
         if let Some(is_usual) = is_usual {
             let go = self.builder.create_block();
             self.builder.ins().brif(is_usual, go, &[], other, &[]);
@@ -277,7 +277,7 @@ impl Lowering<'_> {
     fn canonical(&mut self, ty: Type, value: Value) -> Value {
         let (other, done) = (self.builder.create_block(), self.builder.create_block());
         let result = self.builder.append_block_param(done, ty);
-        self.builder.set_cold_block(other);
+        self.set_cold(other);
         let is_number = self.builder.ins().fcmp(FloatCC::Ordered, value, value);
         self.builder.ins().brif(is_number, done, &[BlockArg::Value(value)], other, &[]);
         self.begin(other);

@@ -10,6 +10,7 @@ use sandtide_memory::{
 
 use super::{
     helpers::{HELPERS, HOST_CODE},
+    sites::{HostRegisters, Sites},
     table::Entry,
 };
 use crate::isa::Cpu;
@@ -48,7 +49,22 @@ pub(super) struct Frame {
     /// MXCSR, when it was stored last, and what its accrued exceptions are in RISC-V.
     pub(super) mxcsr: u32,
     pub(super) flags_of_host: [u8; 64],
+    /// The host's stack pointer when host code was entered.
+    pub(super) stack_pointer: u64,
+    /// Where the host code is, and its length in bytes.
+    pub(super) code: usize,
+    pub(super) code_length: usize,
+    /// The loads that may fault.
+    pub(super) sites: *const Sites,
+    /// The number of the site that has, or [`NO_SITE`], and the host's registers there.
+    pub(super) site: usize,
+    pub(super) host: HostRegisters,
+    /// The registers that were not known there, and have older values.
+    pub(super) stale: u64,
 }
+
+/// No load has faulted.
+pub(super) const NO_SITE: usize = usize::MAX;
 
 const _: () = assert!(size_of::<Frame>() <= FRAME_SIZE);
 

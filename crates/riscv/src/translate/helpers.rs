@@ -66,26 +66,21 @@ unsafe fn frame<'a>(base: *mut u8) -> &'a Frame {
     unsafe { &*base.sub(FRAME_BELOW).cast::<Frame>() }
 }
 
-/// Looks closer at a range that the table does not simply allow. For a store, pages that the
-/// store itself (`current`, of `bytes` bytes) is the first to write are noted as written; other
-/// pages must have been.
+/// Looks closer at a range that the table does not simply allow to store to. Pages that the store
+/// itself (`current`, of `bytes` bytes) is the first to write are noted as written; other pages
+/// must have been.
 unsafe extern "C" fn check(
     base: *mut u8,
     first: u64,
-    length_and_kind: u64,
+    length: u64,
     current: u64,
     bytes: u64,
 ) -> Answer {
     // SAFETY: called by translated code, which the dispatcher has entered with this base. It holds
     // no other reference to the space while translated code runs.
     let space = unsafe { &mut *frame(base).space };
-    let (first, length) = (first as u32, length_and_kind as u32 as usize);
-    let is_store = length_and_kind >> 32 != 0;
-    let is_allowed = if is_store {
-        space.view_mut(current as u32, bytes as usize).is_ok() && space.is_ready(first, length)
-    } else {
-        space.view(first, length).is_ok()
-    };
+    let is_allowed = space.view_mut(current as u32, bytes as usize).is_ok()
+        && space.is_ready(first as u32, length as usize);
     if is_allowed { Answer::value(0) } else { Answer::NO }
 }
 

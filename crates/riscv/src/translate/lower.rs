@@ -34,6 +34,7 @@ use super::{
     memory::Fact,
     plan::{BlockPlan, PASSED, PASSED_SET, Plan},
     registers::{Flow, Registers, effects, flow},
+    sites::{LEFT, LoadSite},
 };
 use crate::isa::insn::{Insn, SINK, op};
 
@@ -70,14 +71,25 @@ const SHORT: usize = 16;
 /// Memory that is there: accesses were checked, or are to the frame or the table.
 pub(super) const THERE: MemFlags = MemFlags::new().with_notrap();
 
-/// Translates a region.
+/// Where code goes that is seldom reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Behind all other.
+    Cold,
+    /// Where it comes. Everything else, registers as well, is the same.
+    InOrder,
+}
+
+/// Translates a region. Gives also the loads that may fault; the number of each is the source
+/// location of its instructions.
 pub(super) fn lower(
     region: &Region,
     plan: &Plan,
     number: u32,
     around: &Surroundings<'_>,
     context: &mut FunctionBuilderContext,
-) -> Function {
+    layout: Layout,
+) -> (Function, Vec<LoadSite>) {
     let name = UserFuncName::user(0, number);
     let mut function = Function::with_name_signature(name, signature());
     let mut builder = FunctionBuilder::new(&mut function, context);
@@ -92,7 +104,9 @@ pub(super) fn lower(
     let f = std::array::from_fn(|_| builder.declare_var(types::F64));
     let bodies: Vec<_> = region.blocks.iter().map(|_| builder.create_block()).collect();
     let way_out = builder.create_block();
-    builder.set_cold_block(way_out);
+    if layout == Layout::Cold {
+        builder.set_cold_block(way_out);
+    }
     for _ in 0..PASSED.len() + 2 {
         builder.append_block_param(way_out, types::I64);
     }
@@ -117,6 +131,10 @@ pub(super) fn lower(
         at_hand: Registers::NONE,
         way_out,
         facts: Vec::new(),
+        narrow: Vec::new(),
+        sites: Vec::new(),
+        layout,
+        live: Registers::NONE,
         singles: [None; 32],
         has_fma: has_fma(),
         rest: &[],
@@ -128,8 +146,9 @@ pub(super) fn lower(
     }
     this.leave_region();
     this.builder.seal_all_blocks();
+    let sites = std::mem::take(&mut this.sites);
     this.builder.finalize();
-    function
+    (function, sites)
 }
 
 /// What a block takes over from its only predecessor.
@@ -137,6 +156,7 @@ pub(super) fn lower(
 struct Inherited {
     pending: u64,
     facts: Vec<Fact>,
+    narrow: Vec<(Value, Value)>,
     singles: Singles,
     at_hand: Registers,
 }
@@ -171,6 +191,13 @@ pub(super) struct Lowering<'a> {
     way_out: HostBlock,
     /// What is known about guest memory.
     pub(super) facts: Vec<Fact>,
+    /// Values, and their low halves as addresses.
+    pub(super) narrow: Vec<(Value, Value)>,
+    /// The loads that may fault.
+    pub(super) sites: Vec<LoadSite>,
+    layout: Layout,
+    /// Registers whose values are needed by the current instruction or later.
+    live: Registers,
     /// What is known about floating-point registers.
     pub(super) singles: Singles,
     /// Whether the host has fused multiply-add.
@@ -260,9 +287,11 @@ impl<'a> Lowering<'a> {
     /// A register has a value that the frame has not. Outside of loops the frame gets it at once,
     /// unless it gets another one before anybody can look.
     fn wrote(&mut self, set: Registers, register: usize, value: Value) {
-        if self.is_lazy {
+        // Loads may fault in between, so it is kept in mind in any case.
+        if self.is_lazy || self.is_overwritten(set) {
             self.dirty = self.dirty.and(set);
-        } else if set != Registers::NONE && !self.is_overwritten(set) {
+        } else if set != Registers::NONE {
+            self.dirty = self.dirty.without(set);
             self.store_frame(frame::register(register), value);
         }
     }
@@ -307,7 +336,7 @@ impl<'a> Lowering<'a> {
         self.receive(&parameters);
         let enough = self.enough(0);
         let (go, short) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(short);
+        self.set_cold(short);
         self.builder.ins().brif(enough, go, &[], short, &[]);
         self.begin(short);
         self.resume();
@@ -323,8 +352,8 @@ impl<'a> Lowering<'a> {
             let limit = self.load_frame(frame::STACK_LIMIT);
             let is_low = self.builder.ins().icmp(IntCC::UnsignedLessThan, stack, limit);
             let (full, go) = (self.builder.create_block(), self.builder.create_block());
-            self.builder.set_cold_block(full);
             self.builder.ins().brif(is_low, full, &[], go, &[]);
+            self.set_cold(full);
             self.begin(full);
             self.leave(self.pc, leave::STACK);
             self.begin(go);
@@ -362,7 +391,7 @@ impl<'a> Lowering<'a> {
         self.pc = self.region.blocks[0].pc;
         self.leave(self.pc, leave::BUDGET);
         for (number, &index) in self.plan.entries.iter().enumerate().skip(1) {
-            self.builder.set_cold_block(stubs[number]);
+            self.set_cold(stubs[number]);
             self.begin(stubs[number]);
             let zero = self.constant(0);
             self.store_frame(frame::RESUME, zero);
@@ -452,11 +481,37 @@ impl<'a> Lowering<'a> {
     /// Leaves in front of the current instruction unless a condition holds.
     pub(super) fn leave_unless(&mut self, condition: Value, why: u64) {
         let (go, out) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(out);
+        self.set_cold(out);
         self.builder.ins().brif(condition, go, &[], out, &[]);
         self.begin(out);
         self.leave(self.pc, why);
         self.begin(go);
+    }
+
+    /// Lays a block behind all others, since it is seldom reached.
+    pub(super) fn set_cold(&mut self, block: HostBlock) {
+        if self.layout == Layout::Cold {
+            self.builder.set_cold_block(block);
+        }
+    }
+
+    /// The current instruction as a load that may fault; gives its number.
+    pub(super) fn site(&mut self, base: usize, low: Value) -> u32 {
+        let differ = self.dirty.and(PASSED_SET);
+        let registers = self.live.and_both(differ);
+        let left = self.builder.use_var(self.left);
+        let values = std::iter::once((LEFT, left))
+            .chain(registers.iter().map(|register| (register as u8, self.value_of(register))))
+            .collect();
+        let differs = registers.and_both(Registers::x(base)) != Registers::NONE;
+        self.sites.push(LoadSite {
+            pc: self.pc,
+            pending: self.pending,
+            values,
+            base: differs.then_some((base as u8, low)),
+            differ,
+        });
+        self.sites.len() as u32 - 1
     }
 
     /// What is left after what is pending.
@@ -584,13 +639,14 @@ impl<'a> Lowering<'a> {
         self.base = None;
         self.base = (self.is_lazy && is_short).then(|| self.base());
         match self.inherited[index].take() {
-            Some(Inherited { pending, facts, singles, at_hand }) => {
+            Some(Inherited { pending, facts, narrow, singles, at_hand }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);
-                self.at_hand = at_hand;
+                (self.narrow, self.at_hand) = (narrow, at_hand);
             }
             None => {
                 self.pending = 0;
                 self.facts.clear();
+                self.narrow.clear();
                 self.singles = [None; 32];
                 self.at_hand = Registers::NONE;
             }
@@ -598,7 +654,9 @@ impl<'a> Lowering<'a> {
         if plan.is_checked {
             self.check_budget(index);
         }
+        let live = self.plan.live(index, block);
         for (number, insn) in block.instructions.iter().enumerate() {
+            self.live = live[number];
             self.rest = &block.instructions[number + 1..];
             let is_last = self.rest.is_empty();
             if !(is_last && ends_block(&block.end)) {
@@ -662,6 +720,7 @@ impl<'a> Lowering<'a> {
             self.inherited[*successor] = Some(Inherited {
                 pending: self.pending,
                 facts: self.facts.clone(),
+                narrow: self.narrow.clone(),
                 singles: self.singles,
                 at_hand: if self.is_lazy { Registers::NONE } else { self.at_hand },
             });
@@ -728,7 +787,7 @@ impl<'a> Lowering<'a> {
         self.settle();
         let number = self.number_of(target);
         let (known, unknown) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(unknown);
+        self.set_cold(unknown);
         self.builder.ins().brif(number, known, &[], unknown, &[]);
         let dirty = std::mem::take(&mut self.dirty);
         self.begin(unknown);
@@ -777,7 +836,7 @@ impl<'a> Lowering<'a> {
         self.dirty = Registers::NONE;
         let is_back = self.builder.ins().icmp_imm(IntCC::Equal, results[0], back as i64);
         let (go, other) = (self.builder.create_block(), self.builder.create_block());
-        self.builder.set_cold_block(other);
+        self.set_cold(other);
         self.builder.ins().brif(is_back, go, &[], other, &[]);
         self.begin(other);
         self.give_back(results[0]);
@@ -856,7 +915,7 @@ impl<'a> Lowering<'a> {
                 self.begin(passage);
                 self.pass_to(entry);
             }
-            self.builder.set_cold_block(other);
+            self.set_cold(other);
             self.begin(other);
         }
         let (function, arguments) = self.look_up(target);

@@ -1,16 +1,19 @@
 //! Loads and stores.
 //!
-//! An access is allowed if the page table has the bit for its page ([`sandtide_memory::native`])
-//! and it does not reach into the next one. Accesses of a block that use the same base register
-//! are checked together, at the first: the range from the lowest to the highest of them. If the
-//! table does not allow the range, a helper looks closer, and if it does not either, the
-//! interpreter executes what follows, and finds what there is to find.
+//! A load is not checked: its address is the low half of the base register, as an offset into the
+//! space, and what the guest may not read faults in the host ([`super::fault`]).
+//!
+//! A store is allowed if the page table has the bit for its page ([`sandtide_memory::native`])
+//! and it does not reach into the next one. Stores of a block that use the same base register are
+//! checked together, at the first: the range from the lowest to the highest of them. If the table
+//! does not allow the range, a helper looks closer, and if it does not either, the interpreter
+//! executes what follows, and finds what there is to find.
 
-use cranelift_codegen::ir::{InstBuilder, Type, Value, condcodes::IntCC, types};
-use sandtide_memory::{
-    PAGE,
-    native::{READABLE, TABLE_BELOW},
+use cranelift_codegen::ir::{
+    InstBuilder, InstructionData, MemFlags, Opcode, SourceLoc, TrapCode, Type, Value, ValueDef,
+    condcodes::IntCC, types,
 };
+use sandtide_memory::{PAGE, native::TABLE_BELOW};
 
 use super::{
     frame::leave,
@@ -24,7 +27,13 @@ use crate::isa::insn::{Insn, op};
 /// Ranges longer than this are not checked as one: they would span pages too often.
 const LONGEST_RANGE: i64 = 1024;
 
-/// Guest memory that was checked.
+/// So many values are remembered with their low halves.
+const MOST_NARROW: usize = 16;
+
+/// Guest memory that may be there or not.
+const GUEST: MemFlags = MemFlags::new().with_trap_code(Some(TrapCode::unwrap_user(1)));
+
+/// Guest memory that was checked: it can be loaded and stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fact {
     /// The value of the base register.
@@ -32,8 +41,6 @@ pub(super) struct Fact {
     /// The range, relative to it.
     low: i64,
     high: i64,
-    /// Whether stores are allowed, too.
-    is_store: bool,
     /// The address of the lowest byte, in 64 bits.
     first: Value,
 }
@@ -57,34 +64,74 @@ fn access(insn: Insn) -> Option<(i64, i64, bool)> {
 impl Lowering<'_> {
     /// Translates a load.
     pub(super) fn load(&mut self, insn: Insn) {
-        let (host, offset) = self.checked(insn);
-        macro_rules! integer {
-            ($method:ident $ty:ident) => {{
-                let value = self.builder.ins().load(types::$ty, THERE, host, offset);
-                let value = self.builder.ins().$method(types::I64, value);
-                self.set_x(insn.d(), value)
-            }};
+        let Some((offset, bytes, _)) = access(insn) else { unreachable!("no access") };
+        let base = self.x(insn.s1());
+        if let Some((host, offset)) = self.covered(base, offset, bytes) {
+            return self.load_from(insn, THERE, host, offset);
         }
-        match insn.op() {
-            op::LB => integer!(sextend I8),
-            op::LBU => integer!(uextend I8),
-            op::LH => integer!(sextend I16),
-            op::LHU => integer!(uextend I16),
-            op::LW | op::C_LW => integer!(sextend I32),
-            op::LWU => integer!(uextend I32),
-            op::LD | op::C_LD => {
-                let value = self.builder.ins().load(types::I64, THERE, host, offset);
-                self.set_x(insn.d(), value);
-            }
-            op::FLW => {
-                let value = self.builder.ins().load(types::F32, THERE, host, offset);
-                self.set_single(insn.fd_index(), value);
-            }
-            _ => {
-                let value = self.builder.ins().load(types::F64, THERE, host, offset);
-                self.set_f(insn.fd_index(), value);
-            }
+        let low = self.address_of(base);
+        let host = self.host(low);
+        let site = self.site(insn.s1(), low);
+        self.builder.set_srcloc(SourceLoc::new(site));
+        self.load_from(insn, GUEST, host, offset as i32);
+        self.builder.set_srcloc(SourceLoc::default());
+    }
+
+    fn load_from(&mut self, insn: Insn, flags: MemFlags, host: Value, offset: i32) {
+        let (ty, extend) = match insn.op() {
+            op::LB => (types::I8, Some(true)),
+            op::LBU => (types::I8, Some(false)),
+            op::LH => (types::I16, Some(true)),
+            op::LHU => (types::I16, Some(false)),
+            op::LW | op::C_LW => (types::I32, Some(true)),
+            op::LWU => (types::I32, Some(false)),
+            op::LD | op::C_LD => (types::I64, None),
+            op::FLW => (types::F32, None),
+            _ => (types::F64, None),
+        };
+        let value = self.builder.ins().load(ty, flags, host, offset);
+        let value = match extend {
+            Some(true) => self.builder.ins().sextend(types::I64, value),
+            Some(false) => self.builder.ins().uextend(types::I64, value),
+            None => value,
+        };
+        if flags == GUEST {
+            // The load must not become part of a later instruction: other registers may differ
+            // there.
+            self.builder.ins().sequence_point();
         }
+        match ty {
+            types::F32 => self.set_single(insn.fd_index(), value),
+            types::F64 => self.set_f(insn.fd_index(), value),
+            _ => self.set_x(insn.d(), value),
+        }
+    }
+
+    /// The low half of a value: a guest address.
+    fn address_of(&mut self, value: Value) -> Value {
+        let known = self.narrow.iter().rev().take(MOST_NARROW).find(|(whole, _)| *whole == value);
+        if let Some((_, low)) = known {
+            return *low;
+        }
+        let dfg = &self.builder.func.dfg;
+        let low = match dfg.value_def(dfg.resolve_aliases(value)) {
+            ValueDef::Result(inst, _) => match dfg.insts[inst] {
+                InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => {
+                    self.constant(u64::from(imm.bits() as u32))
+                }
+                // From 32 bits or less.
+                InstructionData::Unary { opcode: Opcode::Uextend, .. } => value,
+                _ => self.cut(value),
+            },
+            _ => self.cut(value),
+        };
+        self.narrow.push((value, low));
+        low
+    }
+
+    fn cut(&mut self, value: Value) -> Value {
+        let low = self.builder.ins().ireduce(types::I32, value);
+        self.builder.ins().uextend(types::I64, low)
     }
 
     /// Translates a store.
@@ -105,28 +152,28 @@ impl Lowering<'_> {
         self.builder.ins().store(THERE, value, host, offset);
     }
 
-    /// Makes sure that an access is allowed; gives its host address.
+    /// Makes sure that a store is allowed; gives its host address.
     fn checked(&mut self, insn: Insn) -> (Value, i32) {
-        let Some((offset, bytes, is_store)) = access(insn) else { unreachable!("no access") };
+        let Some((offset, bytes, _)) = access(insn) else { unreachable!("no access") };
         let base = self.x(insn.s1());
-        let known = self.facts.iter().find(|fact| {
-            fact.base == base
-                && fact.low <= offset
-                && offset + bytes <= fact.high
-                && (fact.is_store || !is_store)
-        });
-        if let Some(fact) = known {
-            let (first, low) = (fact.first, fact.low);
-            return (self.host(first), (offset - low) as i32);
+        if let Some(known) = self.covered(base, offset, bytes) {
+            return known;
         }
-        let (low, high) = self.range(insn, offset, bytes, is_store);
-        let first = self.check(base, (low, high), (offset, bytes), is_store);
-        self.facts.push(Fact { base, low, high, is_store, first });
+        let (low, high) = self.range(insn, offset, bytes);
+        let first = self.check(base, (low, high), (offset, bytes));
+        self.facts.push(Fact { base, low, high, first });
         (self.host(first), (offset - low) as i32)
     }
 
-    /// The range that this access and those behind it in the block need.
-    fn range(&self, insn: Insn, offset: i64, bytes: i64, is_store: bool) -> (i64, i64) {
+    /// The host address of an access that a check before has covered.
+    fn covered(&mut self, base: Value, offset: i64, bytes: i64) -> Option<(Value, i32)> {
+        let covers = |fact: &&Fact| fact.low <= offset && offset + bytes <= fact.high;
+        let fact = *self.facts.iter().filter(covers).find(|fact| fact.base == base)?;
+        Some((self.host(fact.first), (offset - fact.low) as i32))
+    }
+
+    /// The range that this store and those behind it in the block need.
+    fn range(&self, insn: Insn, offset: i64, bytes: i64) -> (i64, i64) {
         let (mut low, mut high) = (offset, offset + bytes);
         let own = effects(insn).writes;
         let base = super::registers::Registers::x(insn.s1());
@@ -134,9 +181,8 @@ impl Lowering<'_> {
             return (low, high);
         }
         for other in self.rest {
-            if let Some((offset, bytes, other_stores)) = access(*other)
+            if let Some((offset, bytes, true)) = access(*other)
                 && other.s1() == insn.s1()
-                && other_stores == is_store
             {
                 let all = (low.min(offset), high.max(offset + bytes));
                 if all.1 - all.0 <= LONGEST_RANGE {
@@ -151,23 +197,22 @@ impl Lowering<'_> {
         (low, high)
     }
 
-    /// Checks the range from `low` to `high` from a base on, in which the current access is.
+    /// Checks the range from `low` to `high` from a base on, in which the current store is.
     fn check(
         &mut self,
         base: Value,
         (low, high): (i64, i64),
         (offset, bytes): (i64, i64),
-        is_store: bool,
     ) -> Value {
         let length = high - low;
         let narrow = self.low_word(base);
         let first = if low == 0 { narrow } else { self.builder.ins().iadd_imm(narrow, low) };
         let first = self.builder.ins().uextend(types::I64, first);
-        if is_store && !measure::has(Part::StoreChecks) {
+        if !measure::has(Part::StoreChecks) {
             return first;
         }
         let closer = self.builder.create_block();
-        let is_allowed = self.allows(first, is_store);
+        let is_allowed = self.allows(first);
         let inside = self.builder.create_block();
         self.builder.ins().brif(is_allowed, inside, &[], closer, &[]);
         let done = if length == 1 {
@@ -186,9 +231,9 @@ impl Lowering<'_> {
             self.builder.ins().brif(fits, done, &[], closer, &[]);
             done
         };
-        self.builder.set_cold_block(closer);
+        self.set_cold(closer);
         self.begin(closer);
-        let length_and_kind = self.constant(length as u64 | u64::from(is_store) << 32);
+        let length = self.constant(length as u64);
         let narrow = if offset == low {
             first
         } else {
@@ -196,10 +241,10 @@ impl Lowering<'_> {
             self.builder.ins().uextend(types::I64, own)
         };
         let bytes = self.constant(bytes as u64);
-        let (is_allowed, _) = self.help(helpers::CHECK, &[first, length_and_kind, narrow, bytes]);
+        let (is_allowed, _) = self.help(helpers::CHECK, &[first, length, narrow, bytes]);
         let out = self.builder.create_block();
+        self.set_cold(out);
         self.builder.ins().brif(is_allowed, done, &[], out, &[]);
-        self.builder.set_cold_block(out);
         self.begin(out);
         self.leave(self.pc, leave::INTERPRET);
         self.begin(done);
@@ -212,19 +257,15 @@ impl Lowering<'_> {
         self.builder.ins().iadd(base, address)
     }
 
-    /// Whether the table allows an access to the page of an address.
-    fn allows(&mut self, address: Value, is_store: bool) -> Value {
+    /// Whether the table allows stores to the page of an address.
+    fn allows(&mut self, address: Value) -> Value {
         let page = self.builder.ins().ushr_imm(address, i64::from(PAGE.trailing_zeros()));
         let base = self.base();
         let entry = self.builder.ins().iadd(base, page);
         let below = -(TABLE_BELOW as i32);
         let byte = self.builder.ins().load(types::I8, THERE, entry, below);
-        if is_store {
-            // The sign bit.
-            self.builder.ins().icmp_imm(IntCC::SignedLessThan, byte, 0)
-        } else {
-            self.builder.ins().band_imm(byte, i64::from(READABLE))
-        }
+        // The sign bit.
+        self.builder.ins().icmp_imm(IntCC::SignedLessThan, byte, 0)
     }
 
     /// Translates an atomic access: the interpreter's own function executes it.

@@ -12,12 +12,14 @@
 //! Host code gives up as soon as something is not as usual (an access that is refused, a system
 //! call, a budget that may not last), in front of the instruction concerned, with every register
 //! and the count as they were there. The interpreter then executes that instruction; so faults,
-//! calls and counts are its own.
+//! calls and counts are its own. Loads are not looked at before: one that the guest may not make
+//! faults in the host, and that is a way of giving up, too ([`fault`]).
 
 mod artifact;
 mod bounds;
 mod compile;
 mod discover;
+mod fault;
 mod flags;
 mod float;
 mod frame;
@@ -30,6 +32,7 @@ mod native;
 mod plan;
 mod registers;
 mod run;
+mod sites;
 mod table;
 
 pub(crate) use artifact::Artifact;
@@ -57,6 +60,7 @@ use self::{
     lower::Surroundings,
     native::NativeCode,
     plan::Plan,
+    sites::Sites,
     table::{Entries, Entry},
 };
 use crate::isa::Code;
@@ -68,6 +72,8 @@ pub(crate) struct Translation {
     entries: Entries,
     /// The addresses of the functions that call helpers.
     helpers: [usize; helpers::HOST_CODE],
+    /// The loads that may fault.
+    sites: Sites,
 }
 
 /// What the code that is made depends on besides the program: the translator and the host.
@@ -108,6 +114,7 @@ pub(crate) fn translate(
         table: Entries::new(span.start, bytes).range(),
         entries: Vec::new(),
         helpers: [0; helpers::HOST_CODE],
+        sites: Sites::default(),
         summary,
     };
     // What stands in for functions that are not there comes on top.
@@ -130,7 +137,7 @@ pub(crate) fn translate(
             let pc = region.blocks[*block].pc;
             EntryAt { pc, function: None, resume: resume as u32 }
         }));
-        if compiler.bytes() as u64 + artifact.bytes() > most {
+        if compiler.bytes() + artifact.bytes() > most {
             compiler.take_back();
             artifact.entries.truncate(known);
             summary.reached = Some(Reached::Bytes);
@@ -143,14 +150,14 @@ pub(crate) fn translate(
     for (helper, at) in artifact.helpers.iter_mut().zip(compiler.helpers) {
         *helper = offset(at)?;
     }
-    let (code, offsets) = compiler.finish(&starts)?;
+    let (code, offsets, sites) = compiler.finish(&starts)?;
     let mut entries = artifact.entries.iter_mut();
     for (count, function) in done.iter().zip(offsets) {
         let function = function.and_then(offset);
         entries.by_ref().take(*count).for_each(|entry| entry.function = function);
     }
     summary.regions = done.len() as u32;
-    Some(Artifact { code, summary, ..artifact })
+    Some(Artifact { code, sites, summary, ..artifact })
 }
 
 impl Translation {
@@ -159,6 +166,7 @@ impl Translation {
         if !artifact.is_consistent() {
             return Err(io::ErrorKind::InvalidData.into());
         }
+        fault::install()?;
         let (start, bytes) = artifact.table;
         let code = NativeCode::new(&artifact.code)?;
         let mut entries = Entries::new(start, bytes);
@@ -171,7 +179,7 @@ impl Translation {
             }
         }
         let helpers = artifact.helpers.map(|offset| code.address(offset as usize));
-        Ok(Self { code, entries, helpers })
+        Ok(Self { code, entries, helpers, sites: artifact.sites.clone() })
     }
 }
 

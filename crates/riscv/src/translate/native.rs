@@ -6,7 +6,7 @@ use std::{ffi::c_void, io, ptr};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use sandtide_memory::{Space, native::FRAME_BELOW};
 
-use super::frame::Frame;
+use super::{fault, frame::Frame};
 
 /// Host code. While it is written it cannot be executed, and after that not be written.
 #[derive(Debug)]
@@ -19,9 +19,6 @@ pub(super) struct NativeCode {
 unsafe impl Send for NativeCode {}
 // SAFETY: as above.
 unsafe impl Sync for NativeCode {}
-
-/// How the trampoline is called: the base, a host function, the budget.
-type Trampoline = unsafe extern "C" fn(*mut u8, usize, i64) -> u64;
 
 impl NativeCode {
     /// Puts code into memory of its own. It must not depend on where it lies.
@@ -52,19 +49,27 @@ impl NativeCode {
         self.base as usize + offset
     }
 
+    /// Where the code is, and how long.
+    pub(super) fn range(&self) -> (usize, usize) {
+        (self.base as usize, self.length)
+    }
+
     /// Runs translated code through the trampoline at the start of the code, until it comes back.
-    /// The frame of the space must be filled in, with registers that belong to the entry.
+    /// The frame of the space must be filled in, with registers that belong to the entry. A load
+    /// that faults leaves as other instructions do that the interpreter has to execute.
     ///
     /// # Safety
     /// This code starts with a trampoline as [`super::compile`] makes it; `function` is the
-    /// address of one of its other functions, whose entry the frame names.
+    /// address of one of its other functions, whose entry the frame names. Nobody else uses the
+    /// space.
     pub(super) unsafe fn enter(&self, base: *mut u8, function: usize, left: i64) -> u64 {
         // SAFETY: the mapping starts with a function of this type, which was translated for this
         // convention, and stays as long as `self` lives.
         unsafe {
-            let trampoline =
-                std::mem::transmute::<*const c_void, Trampoline>(self.base.cast_const().cast());
-            trampoline(base, function, left)
+            let trampoline = std::mem::transmute::<*const c_void, fault::Trampoline>(
+                self.base.cast_const().cast(),
+            );
+            fault::run(base, function, left, trampoline)
         }
     }
 }
@@ -75,6 +80,14 @@ impl Drop for NativeCode {
         let result = unsafe { rustix::mm::munmap(self.base.cast(), self.length) };
         debug_assert!(result.is_ok(), "munmap of code: {result:?}");
     }
+}
+
+/// If translated code has left because of a load: the registers that have stale values.
+#[cfg(test)]
+pub(super) fn faulted(space: &mut Space) -> Option<u64> {
+    let (frame, _) = frame_of(space);
+    // SAFETY: the frame is part of the space; at first it is all zero.
+    unsafe { ((*frame).site != super::frame::NO_SITE).then_some((*frame).stale) }
 }
 
 /// The frame of a space, and its base.

@@ -48,6 +48,8 @@ pub(super) struct BlockPlan {
     /// Registers that it or its successors in loops may need from before, if it is in a loop itself.
     /// Outside of loops, blocks load what they need.
     pub(super) needed: Registers,
+    /// Registers of [`PASSED`] that it or what follows in the region may need from before.
+    passed: Registers,
 }
 
 /// The plan of a region.
@@ -77,12 +79,67 @@ impl Plan {
         this.find_entries(region);
         this.find_dirty(region);
         this.find_needed(region);
+        this.find_passed(region);
         this
     }
 
     /// The block that starts at an address.
     pub(super) fn at(&self, pc: u64) -> Option<usize> {
         self.by_pc.get(&pc).copied()
+    }
+
+    /// For each instruction of a block, the registers whose values from before it are needed, by
+    /// itself or later, as far as they are passed or differ from the frame there.
+    pub(super) fn live(&self, index: usize, block: &Block) -> Vec<Registers> {
+        let plan = &self.blocks[index];
+        let written = block.instructions.iter().map(|insn| effects(*insn).writes);
+        let leaving = written.fold(plan.dirty, Registers::and).and(PASSED_SET);
+        let mut live = Registers::NONE;
+        for next in plan.successors.iter().map(|successor| &self.blocks[*successor]) {
+            live = live.and(next.needed.without(PASSED_SET)).and(next.passed);
+        }
+        if self.leaves_loop(plan) {
+            live = live.and(leaving.without(PASSED_SET));
+        }
+        if leaves_region(block, plan) {
+            live = live.and(leaving);
+        }
+        let before = block.instructions.iter().rev().map(|insn| {
+            let effects = effects(*insn);
+            live = live.without(effects.writes).and(effects.reads);
+            if effects.may_leave {
+                live = live.and(leaving);
+            }
+            live
+        });
+        let mut before: Vec<_> = before.collect();
+        before.reverse();
+        before
+    }
+
+    /// Whether a block outside of loops may follow.
+    fn leaves_loop(&self, plan: &BlockPlan) -> bool {
+        plan.successors.iter().any(|successor| !self.blocks[*successor].is_lazy)
+    }
+
+    /// Which of the registers that are passed are needed from before each block: all where it
+    /// leaves, and those that it reads.
+    fn find_passed(&mut self, region: &Region) {
+        for plan in &mut self.blocks {
+            plan.passed = if plan.is_checked { PASSED_SET } else { Registers::NONE };
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &index in self.order.iter().rev() {
+                let block = &region.blocks[index];
+                let plan = &self.blocks[index];
+                let first = self.live(index, block).first().copied();
+                let passed = first.unwrap_or(PASSED_SET).and_both(PASSED_SET).and(plan.passed);
+                changed |= passed != plan.passed;
+                self.blocks[index].passed = passed;
+            }
+        }
     }
 
     fn connect(&mut self, region: &Region) {
@@ -303,15 +360,19 @@ impl Plan {
             sets = sets.and(effects.writes);
         }
         // Whatever leaves the loop or the region takes everything along.
-        let stays = matches!(block.end, End::Jump(_) | End::Branch { .. })
-            && plan.successors.iter().all(|successor| self.blocks[*successor].is_lazy);
-        let ways = match &block.end {
-            End::Branch { taken, next } if taken != next => 2,
-            _ => 1,
-        };
-        if !stays || plan.successors.len() < ways {
+        if self.leaves_loop(plan) || leaves_region(block, plan) {
             needs = needs.and(leaving.without(sets));
         }
         (needs, sets)
     }
+}
+
+/// Whether a way leads out of the region, by the end of a block or by a branch to elsewhere.
+fn leaves_region(block: &Block, plan: &BlockPlan) -> bool {
+    let stays = matches!(block.end, End::Jump(_) | End::Branch { .. });
+    let ways = match &block.end {
+        End::Branch { taken, next } if taken != next => 2,
+        _ => 1,
+    };
+    !stays || plan.successors.len() < ways
 }

@@ -24,6 +24,11 @@ impl Registers {
         Self(self.0 | other.0)
     }
 
+    /// The members of both.
+    pub(super) const fn and_both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -44,7 +49,8 @@ impl Registers {
 pub(super) struct Effects {
     pub(super) reads: Registers,
     pub(super) writes: Registers,
-    /// Whether it may turn out that the interpreter has to execute it.
+    /// Whether host code may leave in front of it. (In front of loads it does so by a fault, which
+    /// finds the registers where they happen to be.)
     pub(super) may_leave: bool,
 }
 
@@ -91,12 +97,12 @@ pub(super) fn effects(insn: Insn) -> Effects {
         op::BEQ | op::C_BEQ | op::BNE | op::C_BNE | op::BLT | op::BGE | op::BLTU | op::BGEU => {
             plain(s1.and(s2), Registers::NONE)
         }
-        op::LW | op::C_LW | op::LD | op::C_LD => memory(s1, d),
-        op::LB | op::LH | op::LBU | op::LHU | op::LWU => memory(s1, d),
+        op::LW | op::C_LW | op::LD | op::C_LD => plain(s1, d),
+        op::LB | op::LH | op::LBU | op::LHU | op::LWU => plain(s1, d),
         op::SW | op::C_SW | op::SD | op::C_SD | op::SB | op::SH => {
             memory(s1.and(s2), Registers::NONE)
         }
-        op::FLD | op::C_FLD | op::FLW => memory(s1, fd),
+        op::FLD | op::C_FLD | op::FLW => plain(s1, fd),
         op::FSD | op::C_FSD | op::FSW => memory(s1.and(f2), Registers::NONE),
         op::ATOMIC_W | op::ATOMIC_D => memory(s1.and(s2), d),
         op::FLOAT_S | op::FLOAT_D => float(insn),

@@ -5,7 +5,7 @@ use sandtide_memory::Space;
 
 use super::{
     Translation, flags,
-    frame::{Frame, leave},
+    frame::{Frame, NO_SITE, leave},
     helpers, native,
     table::Entry,
 };
@@ -25,8 +25,9 @@ pub(crate) fn run_translated(
 ) -> Exit {
     let Some(translation) = translation else { return run(cpu, space, code, budget) };
     loop {
-        // Translated code rounds to nearest, and is that of the file.
-        if cpu.frm != 0 || !space.code_is_pristine() {
+        // Translated code rounds to nearest, is that of the file, and leaves the check of loads to
+        // the host.
+        if cpu.frm != 0 || !space.code_is_pristine() || !space.is_mirrored() {
             return run(cpu, space, code, budget);
         }
         if let Some(entry) = translation.entries.at(cpu.pc) {
@@ -78,6 +79,9 @@ impl Translation {
             (*frame).functions = helpers::addresses();
             (*frame).helpers = self.helpers;
             (*frame).flags_of_host = flags::FLAGS_OF_HOST;
+            ((*frame).code, (*frame).code_length) = self.code.range();
+            (*frame).site = NO_SITE;
+            (*frame).sites = &raw const self.sites;
             let left = if entry.resume == 0 { granted } else { -1 };
             self.code.enter(base, entry.function, left)
         };

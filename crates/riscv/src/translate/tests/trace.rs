@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use sandtide_engine::TrapCause;
 use sandtide_memory::Space;
 
 use crate::isa::{Cpu, Exit};
@@ -46,6 +47,9 @@ impl Trace {
             return;
         }
         let mut hasher = DefaultHasher::new();
+        let is_load = matches!(exit, Exit::Trap { cause: TrapCause::Load, .. });
+        // There, translated code does not know registers that are not read any more.
+        let cpu = if is_load { &Cpu::new(cpu.pc) } else { cpu };
         (&cpu.x[..32], cpu.f, cpu.frm, cpu.fflags, cpu.reservation.is_some()).hash(&mut hasher);
         self.stops.push(Stop {
             exit,
