@@ -72,7 +72,10 @@ def resets(root, _options, add):
 
 def lines(add, command):
     """Takes over the figures that a program of ours prints."""
-    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"error: {' '.join(map(str, command))} failed:\n{done.stderr}")
+    for line in done.stdout.splitlines():
         add(**json.loads(line))
 
 
