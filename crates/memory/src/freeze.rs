@@ -2,9 +2,12 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io,
     ops::Range,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
 };
 
 use rustix::{
@@ -68,17 +71,22 @@ impl Space {
         pages.dedup();
 
         let runs = runs_of(&pages);
-        let mut file = File::from(rustix::fs::memfd_create(
+        let file = File::from(rustix::fs::memfd_create(
             "sandtide-snapshot",
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )?);
         let length = PageTable::SIZE + runs.iter().map(|run| run.pages * PAGE).sum::<usize>();
         file.set_len(length as u64)?;
         self.write_table(&file, &pages)?;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(PageTable::SIZE as u64))?;
         for run in &runs {
-            for index in run.first..run.first + run.pages {
-                file.write_all(self.page_bytes(PageNumber::new(index)))?;
+            // Pages in gaps stay the zeros that the file begins with: the host may perhaps not read
+            // them here.
+            let from = pages.partition_point(|page| page.index() < run.first);
+            let inside =
+                pages[from..].iter().take_while(|page| page.index() < run.first + run.pages);
+            for page in inside {
+                let offset = run.file_offset + ((page.index() - run.first) * PAGE) as u64;
+                file.write_all_at(self.page_bytes(*page), offset)?;
             }
         }
         rustix::fs::fcntl_add_seals(
@@ -112,7 +120,7 @@ impl Space {
                 entries[page.index() - first] |= IMAGE;
             }
             if entries != [0; PAGE] {
-                std::os::unix::fs::FileExt::write_all_at(file, &entries, first as u64)?;
+                file.write_all_at(&entries, first as u64)?;
             }
         }
         Ok(())

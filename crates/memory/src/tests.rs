@@ -144,6 +144,19 @@ fn the_lists_stay_bounded_when_a_guest_maps_and_unmaps() {
 }
 
 #[test]
+fn pages_between_those_of_a_snapshot_need_not_be_there() {
+    let mut space = Space::new(LIMIT).unwrap();
+    for page in [1, 3] {
+        space.map(page * PAGE as u64, PAGE as u64, RW);
+        space.store((page as usize * PAGE) as u32, [page as u8]).unwrap();
+    }
+    let space = Space::from_snapshot(Arc::new(space.freeze().unwrap()), LIMIT).unwrap();
+    assert_eq!(space.load(PAGE as u32), Ok([1]));
+    assert_eq!(space.load::<1>(2 * PAGE as u32), Err(Denied::Protection));
+    assert_eq!(space.load(3 * PAGE as u32), Ok([3]));
+}
+
+#[test]
 fn sandboxes_of_one_snapshot_do_not_see_each_other() {
     let space = booted();
     let snapshot = space.snapshot.clone().unwrap();
