@@ -1,5 +1,6 @@
 //! Tests of the translator.
 
+mod adversarial;
 mod faults;
 mod flags;
 mod flows;
