@@ -42,7 +42,13 @@ static const char *dirty(const char *what)
 static unsigned char block[CAPACITY] __attribute__((aligned(PAGE), used));
 static struct sandtide_response answer __attribute__((used));
 
-/* x0 to x31, f0 to f31, fcsr: as they were right behind the call that got the request. */
+/*
+ * The registers as they were right behind the call that got the request.
+ *
+ * riscv: x0 to x31, f0 to f31, fcsr.
+ * x86-64: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15; the lower and then the upper halves of
+ * xmm0 to xmm15; mxcsr and, above it, the x87 control word.
+ */
 struct registers {
     uint64_t x[32];
     uint64_t f[32];
@@ -58,6 +64,112 @@ long wait_for_request(void);
 long answer_with_registers(uint64_t secret);
 void end_with_registers(uint64_t secret, void (*ending)(void)) __attribute__((noreturn));
 
+#ifdef __x86_64__
+__asm__(
+    ".text\n"
+    ".macro each do\n"
+    "    \\do rcx, 1\n"
+    "    \\do rdx, 2\n"
+    "    \\do rbx, 3\n"
+    "    \\do rbp, 5\n"
+    "    \\do r8, 8\n"
+    "    \\do r9, 9\n"
+    "    \\do r10, 10\n"
+    "    \\do r11, 11\n"
+    "    \\do r12, 12\n"
+    "    \\do r13, 13\n"
+    "    \\do r14, 14\n"
+    "    \\do r15, 15\n"
+    ".endm\n"
+    ".macro pattern register, n\n"
+    "    movq $(0x7000 + \\n), %\\register\n"
+    ".endm\n"
+    ".macro see register, n\n"
+    "    movq %\\register, saw + 8 * \\n(%rip)\n"
+    ".endm\n"
+    ".macro plant register, n\n"
+    "    movq %rdi, %\\register\n"
+    ".endm\n"
+    ".macro callee_saved do\n"
+    "    \\do rbx, 3\n"
+    "    \\do rsp, 4\n"
+    "    \\do rbp, 5\n"
+    "    \\do r12, 12\n"
+    "    \\do r13, 13\n"
+    "    \\do r14, 14\n"
+    "    \\do r15, 15\n"
+    ".endm\n"
+    ".macro keep register, n\n"
+    "    movq %\\register, kept + 8 * \\n(%rip)\n"
+    ".endm\n"
+    ".macro give_back register, n\n"
+    "    movq kept + 8 * \\n(%rip), %\\register\n"
+    ".endm\n"
+    ".macro plant_float\n"
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+    "    movq %rdi, %xmm\\n\n"
+    "    punpcklqdq %xmm\\n, %xmm\\n\n"
+    ".endr\n"
+    "    ldmxcsr odd_control(%rip)\n"
+    "    fldcw odd_x87(%rip)\n"
+    ".endm\n"
+    ".section .rodata\n"
+    ".balign 4\n"
+    "usual_control: .long 0x1f80\n"
+    "odd_control: .long 0x7fbf\n"
+    "odd_x87: .short 0x0f7f\n"
+    ".text\n"
+
+    ".globl wait_for_request\n"
+    "wait_for_request:\n"
+    "    callee_saved keep\n"
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+    "    movl $(0x7000 + \\n), %eax\n"
+    "    movq %rax, %xmm\\n\n"
+    ".endr\n"
+    "    each pattern\n"
+    "next_request:\n"
+    "    leaq block(%rip), %rdi\n"
+    "    movl $65536, %esi\n"
+    "    movl $0x535401, %eax\n"
+    "    syscall\n"
+    ".globl behind_the_call\n"
+    "behind_the_call:\n"
+    "    see rax, 0\n"
+    "    see rsp, 4\n"
+    "    see rsi, 6\n"
+    "    see rdi, 7\n"
+    "    each see\n"
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+    "    movq %xmm\\n, saw + 256 + 8 * \\n(%rip)\n"
+    "    movhps %xmm\\n, saw + 384 + 8 * \\n(%rip)\n"
+    ".endr\n"
+    "    stmxcsr saw + 512(%rip)\n"
+    "    fnstcw saw + 516(%rip)\n"
+    /* Ordinary code follows: ordinary rounding. */
+    "    ldmxcsr usual_control(%rip)\n"
+    "    fninit\n"
+    "    callee_saved give_back\n"
+    "    ret\n"
+
+    /* Answers with the registers full; returns with the next request, if state is kept. */
+    ".globl answer_with_registers\n"
+    "answer_with_registers:\n"
+    "    callee_saved keep\n"
+    "    plant_float\n"
+    "    each plant\n"
+    "    leaq answer(%rip), %rdi\n"
+    "    movl $0x535402, %eax\n"
+    "    syscall\n"
+    "    jmp next_request\n"
+
+    /* The secret stays where the ending does not overwrite it. */
+    ".globl end_with_registers\n"
+    "end_with_registers:\n"
+    "    plant_float\n"
+    "    each plant\n"
+    "    jmp *%rsi\n");
+#else
 __asm__(
     ".text\n"
     ".macro each_temporary do\n"
@@ -154,6 +266,7 @@ __asm__(
     "    plant_float\n"
     "    each_temporary plant\n"
     "    jr a1\n");
+#endif
 
 /* ---- What there is when the program waits for its first request ----------------------------- */
 
@@ -385,22 +498,70 @@ static void plant_registers(uint64_t secret)
     with_registers = 1;
 }
 
+#ifdef __x86_64__
+extern const char behind_the_call[];
+
+/* What a register holds behind the call. */
+static uint64_t expected_register(int n)
+{
+    switch (n) {
+    case 0:
+        return *(uint32_t *)(void *)block;
+    case 1:
+        return (uintptr_t)behind_the_call;
+    case 4:
+        return kept[4];
+    case 6:
+        return CAPACITY;
+    case 7:
+        return (uintptr_t)block;
+    case 11:
+        return saw.x[11] < 0x1000 ? saw.x[11] : 0; /* flags */
+    default:
+        return n < 16 ? PATTERN((uint64_t)n) : 0;
+    }
+}
+
+static uint64_t expected_float(unsigned n)
+{
+    return n < 16 ? PATTERN(n) : 0;
+}
+
+#define USUAL_CONTROL 0x037f00001f80ull
+#else
+static uint64_t expected_register(int n)
+{
+    switch (n) {
+    case 0:
+    case 3:
+    case 4:
+        return saw.x[n]; /* zero, gp and tp: the program would not have come here */
+    case 2:
+        return kept[2] - 544;
+    case 10:
+        return *(uint32_t *)(void *)block;
+    case 11:
+        return CAPACITY;
+    case 17:
+        return SANDTIDE_CALL_NEXT_REQUEST;
+    default:
+        return PATTERN((uint64_t)n);
+    }
+}
+
+static uint64_t expected_float(unsigned n)
+{
+    return PATTERN(n);
+}
+
+#define USUAL_CONTROL 0
+#endif
+
 static const char *probe_registers(uint64_t masked)
 {
     static char text[64];
-    for (int n = 1; n < 32; n++) {
-        uint64_t expected = PATTERN((uint64_t)n);
-        if (n == 2)
-            expected = kept[2] - 544;
-        if (n == 3 || n == 4)
-            continue; /* gp and tp: the program would not have come here */
-        if (n == 10)
-            expected = *(uint32_t *)(void *)block;
-        if (n == 11)
-            expected = CAPACITY;
-        if (n == 17)
-            expected = SANDTIDE_CALL_NEXT_REQUEST;
-        if (saw.x[n] == expected)
+    for (int n = 0; n < 32; n++) {
+        if (saw.x[n] == expected_register(n))
             continue;
         snprintf(text, sizeof(text), "x%d holds %s", n,
                  (saw.x[n] ^ MASK) == masked ? "the secret" : "something");
@@ -414,11 +575,11 @@ static const char *probe_float(uint64_t masked)
     static char text[64];
     (void)masked;
     for (unsigned n = 0; n < 32; n++)
-        if (saw.f[n] != PATTERN(n)) {
+        if (saw.f[n] != expected_float(n)) {
             snprintf(text, sizeof(text), "f%u holds something", n);
             return dirty(text);
         }
-    return saw.fcsr ? dirty("fcsr holds something") : CLEAN;
+    return saw.fcsr == USUAL_CONTROL ? CLEAN : dirty("the control register holds something");
 }
 
 static void plant_descriptors(uint64_t secret)
@@ -544,13 +705,19 @@ static __attribute__((noinline, aligned(PAGE))) int overwritten(void)
 
 static void plant_code(uint64_t secret)
 {
+#ifdef __x86_64__
+    static const unsigned char code[] = {0xb8, 99, 0, 0, 0 /* mov eax, 99 */, 0xc3 /* ret */};
+#else
     static const uint32_t code[] = {0x06300513 /* li a0, 99 */, 0x00008067 /* ret */};
+#endif
     void *page = (void *)((uintptr_t)overwritten & ~(uintptr_t)(PAGE - 1));
     (void)secret;
     if (mprotect(page, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC))
         return;
     memcpy((void *)(uintptr_t)overwritten, code, sizeof(code));
+#ifndef __x86_64__
     __asm__ volatile("fence.i" ::: "memory");
+#endif
     int (*volatile function)(void) = overwritten;
     if (function() != 99)
         abort(); /* the plant must work, or the probe proves nothing */

@@ -236,6 +236,28 @@ fn what_is_over_a_limit_is_interpreted() {
 }
 
 #[test]
+fn tenants_of_one_program_share_its_translation() {
+    let Some(program) = hello() else { return };
+    let other = |name| {
+        format!(
+            "[tenants.{name}]\nauthorities = \"{name}.test\"\nprogram = {program:?}\n\
+             translate = \"auto\"\nargs = [\"{name}\"]\n"
+        )
+    };
+    let others = ["one", "two"].map(other).concat();
+    let server = start(&program, "cache = \"off\"", &others);
+    assert_eq!(field(&settled(&server, 1), "from"), Some("load"));
+    for tenant in ["one", "two"] {
+        let mark = server.log.mark();
+        assert_eq!(server.get(tenant, "/").text(), "Hello, World!\n");
+        let line = server.log.wait_since(mark, "it is translated", |line| {
+            line.contains("control: translated") && field(line, "tenant") == Some(tenant)
+        });
+        assert_eq!((field(&line, "from"), number(&line, "bytes")), (Some("another"), Some(0)));
+    }
+}
+
+#[test]
 fn a_program_is_replaced_while_it_waits_for_its_translation() {
     let Some(large) = guest("suite_large.c") else { return };
     let Some(small) = hello() else { return };

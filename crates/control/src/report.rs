@@ -64,6 +64,7 @@ pub(crate) fn translated(tenant: &str, version: u64, translation: &Translation) 
         );
     }
     let from = match &translation.cache {
+        CacheUse::Shared => "another",
         CacheUse::Hit => "cache",
         _ if translation.in_background => "background",
         _ => "load",

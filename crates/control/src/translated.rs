@@ -16,7 +16,7 @@ pub(crate) fn follow(entry: &Entry, version: &Version, tally: &Arc<Tally>) {
     let (tenant, number, tally) = (entry.name.clone(), version.number(), tally.clone());
     version.program().when_translated(Box::new(move |translation| {
         match &translation.cache {
-            CacheUse::None => {}
+            CacheUse::None | CacheUse::Shared => {}
             CacheUse::Hit => tally.add(Deed::CacheHit),
             CacheUse::Miss => tally.add(Deed::CacheMiss),
             CacheUse::Damaged { .. } => tally.add(Deed::CacheDamaged),

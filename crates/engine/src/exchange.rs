@@ -1,9 +1,9 @@
 //! One request being answered.
 
-use std::fmt;
+use std::{fmt, rc::Rc};
 
 use bytes::Bytes;
-use http::{Method, Request, Uri, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts};
 
 use crate::{RequestBody, Response};
 
@@ -30,6 +30,30 @@ pub enum Purpose {
     Restore,
 }
 
+/// Headers that a host adds to the requests of a connection. They are no part of a request's map,
+/// where each would be hashed and moved for each request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddedHeaders {
+    /// Those that are the same for all requests.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// The name of the one that repeats whom the request is addressed to.
+    pub authority: Option<HeaderName>,
+}
+
+/// A request with what a host knows beside it.
+pub struct Incoming {
+    /// Its body.
+    pub body: RequestBody,
+    /// Headers for the guest beside the request's own.
+    pub added: Option<Rc<AddedHeaders>>,
+}
+
+impl From<RequestBody> for Incoming {
+    fn from(body: RequestBody) -> Self {
+        Self { body, added: None }
+    }
+}
+
 /// A request and the response that grows for it.
 ///
 /// It lives on one thread. The host makes it, the sandbox reads `request` and `body` and writes
@@ -41,6 +65,8 @@ pub struct Exchange {
     pub purpose: Purpose,
     /// Method, target, version and headers.
     pub request: Parts,
+    /// Headers beside those of the request: see [`Exchange::headers`].
+    pub added: Option<Rc<AddedHeaders>>,
     /// The request's body and trailers.
     pub body: RequestBody,
     /// The response so far.
@@ -50,9 +76,27 @@ pub struct Exchange {
 impl Exchange {
     /// A request with nothing answered yet. The response holds at most `response_limit` bytes of
     /// body in total.
-    pub fn new(id: ExchangeId, request: Parts, body: RequestBody, response_limit: u64) -> Self {
+    pub fn new(
+        id: ExchangeId,
+        request: Parts,
+        incoming: impl Into<Incoming>,
+        response_limit: u64,
+    ) -> Self {
         let response = Response::new(response_limit);
-        Self { id, purpose: Purpose::Request, request, body, response }
+        let Incoming { body, added } = incoming.into();
+        Self { id, purpose: Purpose::Request, request, added, body, response }
+    }
+
+    /// The headers that the guest gets: names, and values.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let own = self.request.headers.iter();
+        let added = self.added.as_deref();
+        let fields = added.map_or(&[][..], |added| &added.fields).iter();
+        let authority = added.and_then(|added| added.authority.as_ref());
+        let authority = authority.map(|name| (name.as_str(), self.authority().as_bytes()));
+        own.chain(fields.map(|(name, value)| (name, value)))
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .chain(authority.filter(|(_, value)| !value.is_empty()))
     }
 
     /// Asks a guest for its state ([`Purpose::Save`]): the body of a 200, of at most
@@ -85,7 +129,7 @@ impl Exchange {
             None => self
                 .request
                 .headers
-                .get(http::header::HOST)
+                .get(header::HOST)
                 .and_then(|host| host.to_str().ok())
                 .unwrap_or(""),
         }

@@ -132,7 +132,12 @@ impl Response {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
         self.check_room(bytes.len() as u64)?;
         self.written += bytes.len() as u64;
-        self.pending.extend_from_slice(bytes);
+        if self.pending.capacity() == 0 {
+            // A body in one piece gets just the room that it needs.
+            self.pending = BytesMut::from(bytes);
+        } else {
+            self.pending.extend_from_slice(bytes);
+        }
         Ok(())
     }
 

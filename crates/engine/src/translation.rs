@@ -9,7 +9,7 @@ pub struct Translation {
     pub state: TranslationState,
     /// Functions of the host that there are for it.
     pub functions: u64,
-    /// Memory for them and their tables, in bytes.
+    /// Memory for them and their tables, in bytes; 0 if another program had them before.
     pub bytes: u64,
     /// Processor time that the translation took; of reading it, if it was in the cache.
     pub time: Duration,
@@ -106,6 +106,9 @@ pub enum CacheUse {
     None,
     /// The translation.
     Hit,
+    /// It was not asked, since another program of the same file runs the translation, which takes
+    /// no memory again.
+    Shared,
     /// Nothing.
     Miss,
     /// A file that is not what was written there. It is written again.

@@ -12,11 +12,13 @@ mod chain;
 use std::{
     fmt::Write as _,
     net::{IpAddr, Ipv4Addr},
+    rc::Rc,
     sync::Arc,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use ipnet::IpNet;
+use sandtide_engine::AddedHeaders;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -73,6 +75,8 @@ pub(crate) struct Forwarder {
     peer: Option<IpAddr>,
     /// For `x-forwarded-for`.
     address: HeaderValue,
+    /// The headers of a request that has none of these, where they are nearly the same for all.
+    added: Option<Rc<AddedHeaders>>,
     is_tls: bool,
 }
 
@@ -88,7 +92,14 @@ impl Forwarder {
         let trusts_peer = policy.trusts(peer.unwrap_or(Ipv4Addr::LOCALHOST.into()));
         let address = peer.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         let address = address.unwrap_or(HeaderValue::from_static("unknown"));
-        Self { policy: policy.clone(), trusts_peer, peer, address, is_tls }
+        let mut this =
+            Self { policy: policy.clone(), trusts_peer, peer, address, added: None, is_tls };
+        if policy.headers == ForwardedHeaders::XForwarded {
+            let scheme = HeaderValue::from_static(this.scheme());
+            let fields = vec![(FOR, this.address.clone()), (PROTO, scheme)];
+            this.added = Some(Rc::new(AddedHeaders { fields, authority: Some(HOST) }));
+        }
+        this
     }
 
     /// The other end's address.
@@ -97,9 +108,12 @@ impl Forwarder {
     }
 
     /// Makes the headers of a request that has none of these say what is known of its client: the
-    /// other end.
-    pub(crate) fn tell(&self, request: &mut Parts) {
-        self.say(request, self.address.clone(), None, false);
+    /// other end. Or else gives headers that do.
+    pub(crate) fn tell(&self, request: &mut Parts) -> Option<Rc<AddedHeaders>> {
+        if self.added.is_none() {
+            self.say(request, self.address.clone(), None, false);
+        }
+        self.added.clone()
     }
 
     /// Removes or believes the headers that a request has, and makes them say what is known of its

@@ -101,8 +101,9 @@ fn begin(
     // HTTP/1.0 has no interim responses (RFC 9110 §15.2); hyper sends none in HTTP/2.
     let informs = parts.version == Version::HTTP_11;
     let prepare = |parts: &mut Parts, limit| {
-        inbound::complete(parts, &found, flight.open());
-        request_body(incoming, limit, flight.open(), host.options.body_timeout)
+        let added = inbound::complete(parts, &found, flight.open());
+        let body = request_body(incoming, limit, flight.open(), host.options.body_timeout);
+        sandtide_engine::Incoming { body, added }
     };
     match host.reactor.begin(cx, parts, prepare) {
         Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),

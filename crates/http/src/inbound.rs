@@ -1,8 +1,9 @@
 //! What the host changes in a request's headers before its guest sees them.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, rc::Rc};
 
 use http::{HeaderMap, request::Parts};
+use sandtide_engine::AddedHeaders;
 use sandtide_runtime::TraceContext;
 
 use crate::{
@@ -55,11 +56,13 @@ pub(crate) fn correct(
 }
 
 /// Adds what only a guest reads: most of the cost of a request's headers is here.
-pub(crate) fn complete(request: &mut Parts, found: &Found, open: &Open) {
-    if !found.forwarding {
-        open.forwarder.tell(request);
-    }
+pub(crate) fn complete(
+    request: &mut Parts,
+    found: &Found,
+    open: &Open,
+) -> Option<Rc<AddedHeaders>> {
     client_cert::apply(&mut request.headers, &open.peer);
+    if found.forwarding { None } else { open.forwarder.tell(request) }
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use std::{
 use arc_swap::{ArcSwap, Cache};
 use http::{StatusCode, header, request::Parts};
 use sandtide_engine::{
-    EngineError, Exchange, ExchangeId, Outcome, Progress, RequestBody, Slice, SpawnError, Turn,
-    Usage,
+    EngineError, Exchange, ExchangeId, Incoming, Outcome, Progress, Slice, SpawnError, Turn, Usage,
 };
 
 use crate::{
@@ -115,11 +114,11 @@ impl Reactor {
     /// bytes for that; it is not called for requests that no guest gets. What the guest waits for
     /// wakes `cx`, but a host may call this with a context that wakes nothing, if it polls the
     /// [`Serving`] right after.
-    pub fn begin(
+    pub fn begin<B: Into<Incoming>>(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
         mut request: Parts,
-        prepare: impl FnOnce(&mut Parts, u64) -> RequestBody,
+        prepare: impl FnOnce(&mut Parts, u64) -> B,
     ) -> Begun {
         let id = self.next_id();
         let local = {
@@ -151,11 +150,11 @@ impl Reactor {
             local.clone()
         };
         let limits = &local.tenant.limits;
-        let body = prepare(&mut request, limits.request_body);
-        if body.known_length().is_some_and(|length| length > limits.request_body) {
+        let incoming = prepare(&mut request, limits.request_body).into();
+        if incoming.body.known_length().is_some_and(|length| length > limits.request_body) {
             return self.refuse(id, Some(&local), request, Refused::RequestBody.into());
         }
-        let exchange = Exchange::new(id, request, body, limits.response_body);
+        let exchange = Exchange::new(id, request, incoming, limits.response_body);
         let Some(pool) = local.pool() else { return self.await_program(local, exchange) };
         match local.admit() {
             Admitted::Now(home) => self.first_slice(cx, local, pool, home, exchange),

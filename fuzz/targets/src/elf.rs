@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use arbitrary::Unstructured;
-use sandtide_engine::{Engine, LoadError, Outcome, Program};
+use sandtide_engine::{Engine, LoadError, Outcome, Program, ProgramSource, Translate};
 use sandtide_riscv::RiscvEngine;
 
 use crate::{
@@ -20,13 +20,16 @@ const CODE: u64 = 0x1_0000;
 const DATA: u64 = 0x2_0000;
 const BLOCK: u64 = 0x2_1000;
 
-/// The first byte chooses: the rest is the file, or says how a good file is spoilt.
+/// The first byte chooses: the rest is the file, or says how a good file is spoilt (1); whether it
+/// is translated (2).
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let image = if choice & 1 == 0 { rest.to_vec() } else { spoil(good(), rest) };
     let engine = RiscvEngine::new();
     let recognised = engine.recognises(&image);
-    match engine.load(&source(image), &tight_limits(), quiet()) {
+    let translate = if choice & 2 == 0 { Translate::Off } else { Translate::Auto };
+    let source = ProgramSource { translate, ..source(image) };
+    match engine.load(&source, &tight_limits(), quiet()) {
         Ok(program) => {
             assert!(recognised, "the engine loads what it does not recognise");
             exercise(&*program);
@@ -103,7 +106,15 @@ fn good() -> Vec<u8> {
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut raw = vec![0];
     raw.extend(good());
-    vec![raw, vec![1], vec![1, 3, 0, 18, 62], vec![1, 0, 0, 100, 0], vec![]]
+    vec![
+        raw,
+        vec![1],
+        vec![1, 3, 0, 18, 62],
+        vec![1, 0, 0, 100, 0],
+        vec![3],
+        vec![3, 4, 90, 0, 200],
+        vec![],
+    ]
 }
 
 #[cfg(test)]

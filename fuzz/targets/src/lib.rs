@@ -23,6 +23,7 @@ mod instructions;
 mod reset;
 mod rv;
 mod system_calls;
+mod translation;
 mod unwind;
 mod vocabulary;
 
@@ -45,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "instructions", run: instructions::run, seeds: instructions::seeds },
     Target { name: "reset", run: reset::run, seeds: reset::seeds },
     Target { name: "system_calls", run: system_calls::run, seeds: system_calls::seeds },
+    Target { name: "translation", run: translation::run, seeds: translation::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
 ];
 

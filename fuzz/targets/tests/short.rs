@@ -56,6 +56,11 @@ fn system_calls() {
 }
 
 #[test]
+fn translation() {
+    fuzz("translation");
+}
+
+#[test]
 fn unwind() {
     fuzz("unwind");
 }

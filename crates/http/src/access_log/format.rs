@@ -15,6 +15,8 @@ use crate::inbound::Origin;
 pub(super) struct Done<'a> {
     pub(super) record: &'a Record,
     pub(super) origin: &'a Origin,
+    /// The client as [`address`] writes it.
+    pub(super) client: &'a [u8],
     /// When it began.
     pub(super) second: &'a Second,
     pub(super) microseconds: u32,
@@ -41,7 +43,7 @@ impl Done<'_> {
 /// `client - - [time] "request line" status bytes "referrer" "user agent"`.
 pub(super) fn common(line: &mut Vec<u8>, done: &Done<'_>) {
     let request = &done.record.request;
-    address(line, done.origin.client);
+    line.extend_from_slice(done.client);
     line.extend_from_slice(b" - - [");
     line.extend_from_slice(done.second.common.as_bytes());
     line.extend_from_slice(b" +0000] \"");
@@ -75,9 +77,10 @@ pub(super) fn json(line: &mut Vec<u8>, done: &Done<'_>) {
     let digits = &mut itoa::Buffer::new();
     line.extend_from_slice(&digits.format(1_000_000 + done.microseconds).as_bytes()[1..]);
     line.extend_from_slice(b"Z\",\"client\":\"");
-    address(line, done.origin.client);
+    line.extend_from_slice(done.client);
     line.extend_from_slice(b"\",\"method\":\"");
-    string(line, request.method.as_str().as_bytes());
+    // A token (RFC 9110 §9.1): nothing to escape.
+    line.extend_from_slice(request.method.as_str().as_bytes());
     line.extend_from_slice(b"\",\"host\":\"");
     string(line, host(&request.uri, &request.headers));
     line.extend_from_slice(b"\",\"path\":\"");
@@ -145,7 +148,8 @@ fn hexadecimal(line: &mut Vec<u8>, number: u64) {
     line.extend_from_slice(&text);
 }
 
-fn address(line: &mut Vec<u8>, address: Option<IpAddr>) {
+/// Appends an address.
+pub(super) fn address(line: &mut Vec<u8>, address: Option<IpAddr>) {
     match address {
         None => line.push(b'-'),
         Some(IpAddr::V4(address)) => {

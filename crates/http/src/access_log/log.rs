@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     mem,
+    net::IpAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -37,6 +38,24 @@ struct Inner {
     lines: Lines,
     second: Second,
     clock: Clock,
+    client: Client,
+}
+
+/// The client of the line before, and how it is written.
+#[derive(Default)]
+struct Client {
+    address: Option<IpAddr>,
+    text: Vec<u8>,
+}
+
+impl Client {
+    fn set(&mut self, address: Option<IpAddr>) {
+        if self.address != address || self.text.is_empty() {
+            self.address = address;
+            self.text.clear();
+            format::address(&mut self.text, address);
+        }
+    }
 }
 
 /// Tells the time of day from the monotonic clock, which is read anyway.
@@ -65,19 +84,25 @@ impl Log {
         sender: SyncSender<Lines>,
         shared: Arc<Shared>,
     ) -> Self {
-        let inner =
-            Inner { lines: Lines::default(), second: Second::default(), clock: Clock::now() };
+        let inner = Inner {
+            lines: Lines::default(),
+            second: Second::default(),
+            clock: Clock::now(),
+            client: Client::default(),
+        };
         Self { format, sender, shared, inner: RefCell::new(inner) }
     }
 
     fn add(&self, record: &Record, origin: &Origin, sent: u64) {
         let mut inner = self.inner.borrow_mut();
-        let Inner { lines, second, clock } = &mut *inner;
+        let Inner { lines, second, clock, client } = &mut *inner;
+        client.set(origin.client);
         let began = clock.tell(record.began);
         second.set(began.as_secs());
         let took = record.began.elapsed();
         let microseconds = began.subsec_micros();
-        let done = Done { record, origin, second, microseconds, took, sent };
+        let client = &client.text;
+        let done = Done { record, origin, client, second, microseconds, took, sent };
         match self.format {
             AccessLogFormat::Common => format::common(&mut lines.bytes, &done),
             AccessLogFormat::Json => format::json(&mut lines.bytes, &done),

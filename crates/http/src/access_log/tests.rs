@@ -58,7 +58,9 @@ fn line(format: AccessLogFormat, record: &Record, origin: &Origin) -> String {
     let mut second = Second::default();
     second.set(971_186_136);
     let (microseconds, took, sent) = (42, Duration::from_micros(20), 14);
-    let done = Done { record, origin, second: &second, microseconds, took, sent };
+    let mut client = Vec::new();
+    format::address(&mut client, origin.client);
+    let done = Done { record, origin, client: &client, second: &second, microseconds, took, sent };
     let mut line = Vec::new();
     match format {
         AccessLogFormat::Common => format::common(&mut line, &done),

@@ -1,3 +1,5 @@
+use sandtide_engine::{Exchange, ExchangeId, Incoming, RequestBody};
+
 use super::*;
 
 fn policy(trust: &[&str], headers: ForwardedHeaders) -> Arc<ForwardedPolicy> {
@@ -16,16 +18,20 @@ fn applied(
     }
     let (mut parts, ()) = request.body(()).unwrap().into_parts();
     let found = parts.headers.keys().any(|name| is_forwarding(name.as_str()));
-    let client = if found {
-        forwarder.renew(&mut parts)
+    let (client, added) = if found {
+        (forwarder.renew(&mut parts), None)
     } else {
-        forwarder.tell(&mut parts);
-        forwarder.peer()
+        let added = forwarder.tell(&mut parts);
+        (forwarder.peer(), added)
     };
-    let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
-    parts.headers.remove("host");
-    let mut got: Vec<_> =
-        parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+    let incoming = Incoming { body: RequestBody::empty(), added };
+    let exchange = Exchange::new(ExchangeId(1), parts, incoming, 0);
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    let mut got: Vec<_> = exchange
+        .headers()
+        .filter(|(name, _)| *name != "host")
+        .map(|(name, value)| (name.to_owned(), text(value)))
+        .collect();
     got.sort();
     (got, client)
 }

@@ -69,12 +69,12 @@ fn the_stubs_are_of_no_use_to_a_program() {
     let limits = Limits { wall_time: Duration::from_millis(30), ..Limits::default() };
     if has_kvm() {
         // Ring 3 may execute the stub only where it has to.
-        let end = execute(enters_the_stub(), &limits);
+        let end = execute(enters_the_stub(), &Limits::default());
         assert!(matches!(end, Ok(100) | Err(Fault::Trap(_))), "{end:?}");
         let end = execute(spins_in_the_stub(), &limits);
         assert!(matches!(end, Err(Fault::Deadline { .. } | Fault::Trap(_))), "{end:?}");
         for code in [calls_from_the_end(), makes_single_steps()] {
-            let end = execute(code, &limits);
+            let end = execute(code, &Limits::default());
             assert!(matches!(end, Err(Fault::Trap(_))), "{end:?}");
         }
     }

@@ -72,25 +72,28 @@ fn broken(what: String) -> GuestCall {
     Fault::Protocol(format!("bad response: {what}")).into()
 }
 
-/// How long a block's field table and strings are.
-pub(super) fn table_length(map: &HeaderMap) -> usize {
-    map.iter()
-        .map(|(name, value)| {
-            sandtide_abi::request::FIELD_SIZE + name.as_str().len() + value.len() + 2
-        })
-        .sum()
+/// How many fields there are, and how long a block's table of them and their strings are.
+pub(super) fn measure<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> (usize, usize) {
+    fields.fold((0, 0), |(count, length), (name, value)| {
+        (count + 1, length + sandtide_abi::request::FIELD_SIZE + name.len() + value.len() + 2)
+    })
+}
+
+/// The fields of a map.
+pub(super) fn of(map: &HeaderMap) -> impl Iterator<Item = (&str, &[u8])> {
+    map.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))
 }
 
 /// Writes a block's field table at `table` and its strings from `strings` on; returns where the
 /// strings end.
-pub(super) fn write_table(
+pub(super) fn write_table<'a>(
     block: &mut [u8],
-    map: &HeaderMap,
+    fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     mut table: usize,
     mut strings: usize,
 ) -> usize {
-    for (name, value) in map {
-        for text in [name.as_str().as_bytes(), value.as_bytes()] {
+    for (name, value) in fields {
+        for text in [name.as_bytes(), value] {
             put_u32(block, table, strings);
             put_u32(block, table + 4, text.len());
             table += 8;

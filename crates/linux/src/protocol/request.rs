@@ -25,9 +25,8 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
     let (parts, authority) = (&context.exchange.request, context.exchange.authority());
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let strings = [parts.method.as_str(), target, authority];
-    let head = request::SIZE
-        + fields::table_length(&parts.headers)
-        + strings.iter().map(|text| text.len() + 1).sum::<usize>();
+    let (count, table) = fields::measure(context.exchange.headers());
+    let head = request::SIZE + table + strings.iter().map(|text| text.len() + 1).sum::<usize>();
     if head as u64 > capacity {
         return Ok(head as u64);
     }
@@ -47,7 +46,7 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
     bytes[head..].copy_from_slice(inline);
     let complete = known_length == Some(inline.len() as u64);
     let inline = inline.len();
-    fill(bytes, head, inline, context.exchange, context.random);
+    fill(bytes, count, head, inline, context.exchange, context.random);
     let event = match context.exchange.purpose {
         Purpose::Request => 0,
         Purpose::Save => request::FLAG_SAVE,
@@ -60,6 +59,7 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
 
 fn fill(
     block: &mut [u8],
+    count: usize,
     head: usize,
     inline: usize,
     exchange: &Exchange,
@@ -82,11 +82,11 @@ fn fill(
         exchange.body.known_length().unwrap_or(request::BODY_LENGTH_UNKNOWN),
     );
     fields::put_u32(block, request::HEADERS, request::SIZE);
-    fields::put_u32(block, request::HEADERS + 4, parts.headers.len());
+    fields::put_u32(block, request::HEADERS + 4, count);
     fields::put_u32(block, request::BODY, head);
     fields::put_u32(block, request::BODY + 4, inline);
-    let strings = request::SIZE + parts.headers.len() * request::FIELD_SIZE;
-    let mut at = fields::write_table(block, &parts.headers, request::SIZE, strings);
+    let strings = request::SIZE + count * request::FIELD_SIZE;
+    let mut at = fields::write_table(block, exchange.headers(), request::SIZE, strings);
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     for (entry, text) in [
         (request::METHOD, parts.method.as_str()),
@@ -116,13 +116,14 @@ pub(super) fn write_trailers<M: GuestMemory + ?Sized>(
     }
     let none = HeaderMap::new();
     let map = context.exchange.body.trailers().unwrap_or(&none);
-    let length = trailers::SIZE + fields::table_length(map);
+    let (count, table) = fields::measure(fields::of(map));
+    let length = trailers::SIZE + table;
     if length as u64 <= capacity {
         let bytes = context.memory.view_mut(block, length as u64)?;
         fields::put_u32(bytes, trailers::LENGTH, length);
-        fields::put_u32(bytes, trailers::COUNT, map.len());
-        let strings = trailers::SIZE + map.len() * request::FIELD_SIZE;
-        fields::write_table(bytes, map, trailers::SIZE, strings);
+        fields::put_u32(bytes, trailers::COUNT, count);
+        let strings = trailers::SIZE + count * request::FIELD_SIZE;
+        fields::write_table(bytes, fields::of(map), trailers::SIZE, strings);
     }
     Ok(GuestCall::Return(length as u64))
 }

@@ -1,6 +1,6 @@
 //! The place of a program's host code: empty until there is some, and read by every sandbox.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sandtide_engine::{Shortfall, ShortfallReason, Translation as Status, TranslationState};
 
@@ -13,7 +13,7 @@ use crate::translate::Translation;
 /// instructions, in front of an instruction, with nothing but registers and memory to take along.
 #[derive(Default)]
 pub(crate) struct HostCode {
-    ready: OnceLock<Ready>,
+    ready: OnceLock<Arc<Ready>>,
     outcome: Mutex<Outcome>,
 }
 
@@ -21,9 +21,10 @@ pub(crate) struct HostCode {
 type Tell = Box<dyn FnOnce(&Status) + Send>;
 
 /// Host code that runs, and its share of the server's room.
-struct Ready {
-    translation: Translation,
-    _reserved: Reserved,
+pub(super) struct Ready {
+    pub(super) translation: Translation,
+    pub(super) functions: u32,
+    pub(super) _reserved: Reserved,
 }
 
 #[derive(Default)]
@@ -41,9 +42,14 @@ impl HostCode {
     }
 
     /// Has sandboxes run this from here on. Once.
-    pub(super) fn publish(&self, translation: Translation, reserved: Reserved) {
-        let result = self.ready.set(Ready { translation, _reserved: reserved });
+    pub(super) fn publish(&self, ready: Arc<Ready>) {
+        let functions = ready.functions.into();
+        let result = self.ready.set(ready);
         debug_assert!(result.is_ok(), "a program is translated once");
+        self.note(|status| {
+            status.state = TranslationState::Translated;
+            status.functions = functions;
+        });
     }
 
     /// Notes what has become of it, before it is settled.

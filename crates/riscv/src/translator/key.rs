@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::translate::Bounds;
 
 /// The name of a translation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key(pub(super) [u8; 32]);
 
 impl Key {

@@ -12,6 +12,7 @@ mod file;
 mod host_code;
 mod key;
 mod room;
+mod shared;
 mod workers;
 
 pub(crate) use host_code::HostCode;
@@ -28,8 +29,10 @@ use sandtide_memory::Space;
 
 use self::{
     cache::{Cache, Lookup},
+    host_code::Ready,
     key::Key,
     room::Room,
+    shared::Shared,
     workers::{Refused, Workers},
 };
 use crate::{
@@ -68,6 +71,7 @@ pub(crate) struct Translator {
     small: u64,
     cache: Option<Cache>,
     room: Arc<Room>,
+    shared: Shared,
     workers: Arc<Workers>,
     /// `None` if the host cannot have translated code.
     target: Option<String>,
@@ -89,6 +93,7 @@ impl Translator {
             small,
             cache,
             room: Arc::new(Room::new(memory)),
+            shared: Shared::default(),
             workers: Arc::new(Workers::new(threads.max(1), queue)),
             target: target(),
         })
@@ -116,7 +121,7 @@ impl Translator {
         bounds.bytes = bytes.min(usize::try_from(self.room.left()).unwrap_or(usize::MAX));
         let order =
             Order { image: image.clone(), code: code.clone(), key, bounds, limits: limits.clone() };
-        if self.find(&order, &host_code) {
+        if self.share(&order, &host_code) || self.find(&order, &host_code) {
             return host_code;
         }
         let size = code.span().map_or(0, |span| span.end - span.start);
@@ -145,6 +150,15 @@ impl Translator {
         host_code
     }
 
+    /// Takes the translation that another program of the same file has.
+    fn share(&self, order: &Order, host_code: &HostCode) -> bool {
+        let Some(ready) = self.shared.find(&order.key) else { return false };
+        host_code.publish(ready);
+        host_code.note(|status| status.cache = CacheUse::Shared);
+        host_code.settle();
+        true
+    }
+
     /// Takes a translation from the cache, if it is there.
     fn find(&self, order: &Order, host_code: &HostCode) -> bool {
         let Some(cache) = &self.cache else { return false };
@@ -166,6 +180,11 @@ impl Translator {
     fn work(&self, order: &Order, program: &Weak<HostCode>) {
         let is_wanted = || program.strong_count() > 0;
         if !is_wanted() {
+            return;
+        }
+        if let Some(host_code) = program.upgrade()
+            && self.share(order, &host_code)
+        {
             return;
         }
         // The program runs meanwhile, in memory of its own.
@@ -222,11 +241,13 @@ impl Translator {
             }
         };
         if regions > 0 {
-            host_code.publish(translation, reserved);
-            host_code.note(|status| {
-                status.state = TranslationState::Translated;
-                (status.functions, status.bytes) = (regions.into(), bytes);
-            });
+            let ready = Ready { translation, functions: regions, _reserved: reserved };
+            let ready = Arc::new(ready);
+            host_code.publish(ready.clone());
+            host_code.note(|status| status.bytes = bytes);
+            if artifact.summary.reached.is_none() {
+                self.shared.offer(order.key, &ready);
+            }
         }
         let Some(reached) = artifact.summary.reached else { return true };
         let (reason, what, hint) = match reached {
