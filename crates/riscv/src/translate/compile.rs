@@ -7,7 +7,7 @@ use cranelift_codegen::{
     binemit::Reloc,
     control::ControlPlane,
     ir::{AbiParam, Function, InstBuilder, MemFlags, Signature, UserFuncName, types},
-    isa::{CallConv, TargetIsa},
+    isa::{self, CallConv, TargetIsa},
     settings::{self, Configurable},
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -35,6 +35,11 @@ pub(super) fn isa() -> Option<Arc<dyn TargetIsa>> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }
+    isa_of(cranelift_native::builder().ok()?)
+}
+
+/// Cranelift's settings for a host.
+pub(super) fn isa_of(host: isa::Builder) -> Option<Arc<dyn TargetIsa>> {
     let mut flags = settings::builder();
     for (name, value) in [
         // Without it, operations stay where they are: floating-point exceptions accrue in
@@ -48,7 +53,7 @@ pub(super) fn isa() -> Option<Arc<dyn TargetIsa>> {
     ] {
         flags.set(name, value).ok()?;
     }
-    cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()
+    host.finish(settings::Flags::new(flags)).ok()
 }
 
 /// Compiles regions one after the other.
@@ -108,23 +113,6 @@ impl Compiler {
             self.code.truncate(function.offset);
             self.sites.take_back(function.offset);
         }
-    }
-
-    /// The host code as text, for a look at it.
-    #[cfg(test)]
-    #[allow(dead_code, reason = "for whoever looks into generated code")]
-    pub(super) fn show(
-        &mut self,
-        region: &Region,
-        plan: &Plan,
-        around: &Surroundings<'_>,
-    ) -> (String, String) {
-        let (function, _) = lower(region, plan, 0, around, &mut self.builder, Layout::Cold);
-        let clif = function.display().to_string();
-        let mut context = Context::for_function(function);
-        context.set_disasm(true);
-        let code = context.compile(&*self.isa, &mut ControlPlane::default()).unwrap();
-        (clif, code.vcode.clone().unwrap())
     }
 
     /// Generates code as [`Context::compile`] does without optimising, but asks in between where

@@ -11,12 +11,12 @@ use crate::{
     isa::{
         Code, Cpu, Exit, run,
         tests::{
-            CODE, DATA,
+            CODE, DATA, LIMIT,
             differential::{
                 generate::{Class, Generator},
                 image::Program,
             },
-            guest,
+            guest, guest_within,
         },
     },
     translate::{Translation, native::faulted, run_translated},
@@ -28,22 +28,31 @@ pub(super) struct Pair {
     translated: (Cpu, Space),
     code: Code,
     translation: Arc<Translation>,
+    limit: u64,
 }
 
 impl Pair {
     pub(super) fn new(words: &[u32], data: &[u8], symbols: &[u64]) -> Self {
-        let (cpu, space, code) = guest(words, data);
-        let (other_cpu, other_space, _) = guest(words, data);
+        let (_, space, code) = guest(words, data);
         let translation = Arc::new(translated(&space, &code, symbols));
-        Self { reference: (cpu, space), translated: (other_cpu, other_space), code, translation }
+        Self::with(translation, LIMIT, words, data)
+    }
+
+    /// Two guests that may use so much memory.
+    pub(super) fn within(limit: u64, words: &[u32], data: &[u8]) -> Self {
+        Self { limit, ..Self::new(words, data, &[]) }.again(words, data)
+    }
+
+    fn with(translation: Arc<Translation>, limit: u64, words: &[u32], data: &[u8]) -> Self {
+        let (cpu, space, code) = guest_within(limit, words, data);
+        let (other_cpu, other_space, _) = guest_within(limit, words, data);
+        let (reference, translated) = ((cpu, space), (other_cpu, other_space));
+        Self { reference, translated, code, translation, limit }
     }
 
     /// Both from the start, with the same translation.
     pub(super) fn again(&self, words: &[u32], data: &[u8]) -> Self {
-        let (cpu, space, code) = guest(words, data);
-        let (other_cpu, other_space, _) = guest(words, data);
-        let translation = Arc::clone(&self.translation);
-        Self { reference: (cpu, space), translated: (other_cpu, other_space), code, translation }
+        Self::with(Arc::clone(&self.translation), self.limit, words, data)
     }
 
     /// Changes both in the same way.

@@ -7,8 +7,10 @@ mod flows;
 mod hostile;
 mod lockstep;
 mod programs;
+mod snapshots;
 mod speed;
 mod trace;
+mod traps;
 
 pub(crate) use trace::Trace;
 
