@@ -17,7 +17,7 @@ pub struct Record {
     pub id: ExchangeId,
     /// The tenant's name; `None` if nobody answers there.
     pub tenant: Option<Rc<str>>,
-    /// The request, as the guest got it.
+    /// The request, as the guest got it, but for what the host adds for every guest.
     pub request: RequestHead,
     /// How it ended.
     pub ending: Ending,
