@@ -35,9 +35,9 @@ pub struct ProgramSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Translate {
     /// As far as the host can, and within limits; the rest is interpreted.
+    #[default]
     Auto,
     /// No: all is interpreted.
-    #[default]
     Off,
 }
 
