@@ -80,7 +80,7 @@ fn faults_are_shown_with_their_place_and_become_exit_codes() {
 #[test]
 fn a_profile_is_shown_however_the_program_ends_and_without_names() {
     let place = Place::new().file("spin.elf", guest::elf(&[guest::back(0)], b""));
-    let run = &["run", "--profile", "--instructions", "1000000", "spin.elf"];
+    let run = &["run", "--translate", "off", "--profile", "--instructions", "1000000", "spin.elf"];
     let output = place.run(run);
     assert!(output.contains("profile: 1,000,000 instructions in "), "{output}");
     assert!(output.contains("\n 100.0 %       100.0 %         0 %  0x10078\n"), "{output}");

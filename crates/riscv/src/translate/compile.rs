@@ -17,7 +17,7 @@ use super::{
     flags, frame, helpers,
     lower::{Layout, Surroundings, THERE, helper_signature, lower, signature},
     plan::{PASSED, Plan},
-    sites::{self, Collector, LoadSite, Sites},
+    sites::{self, Collector, LoadSite, Need, Sites},
 };
 
 /// The most host stack that a host function may need.
@@ -152,7 +152,7 @@ impl Compiler {
         self.context.clear();
         self.context.func = function;
         let compiled = self.generate(&mut sites)?;
-        let known = match sites::places(&self.context.func, &compiled, &sites) {
+        let known = match sites::places(&self.context.func, &compiled, &sites, Need::All) {
             Some(known) => known,
             None => {
                 // Cranelift does not always say where values are around cold blocks. In other
@@ -161,7 +161,7 @@ impl Compiler {
                 self.context.clear();
                 self.context.func = function;
                 let in_order = self.generate(&mut sites)?;
-                sites::places(&self.context.func, &in_order, &sites)?
+                sites::places(&self.context.func, &in_order, &sites, Need::Fault)?
             }
         };
         let frame = compiled.buffer.frame_layout();

@@ -152,11 +152,11 @@ pub(crate) fn translate(
     }
     let (code, offsets, sites) = compiler.finish(&starts)?;
     let mut entries = artifact.entries.iter_mut();
-    for (count, function) in done.iter().zip(offsets) {
+    for (count, function) in done.iter().zip(&offsets) {
         let function = function.and_then(offset);
         entries.by_ref().take(*count).for_each(|entry| entry.function = function);
     }
-    summary.regions = done.len() as u32;
+    summary.regions = offsets.iter().take(done.len()).flatten().count() as u32;
     Some(Artifact { code, sites, summary, ..artifact })
 }
 

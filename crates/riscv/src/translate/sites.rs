@@ -31,6 +31,9 @@ use super::registers::Registers;
 /// In place of a register's number: the budget.
 pub(super) const LEFT: u8 = 64;
 
+/// The number of `sp`.
+const STACK_POINTER: u8 = 2;
+
 /// How far a value is traced back, if no host register holds it, to one that it is computed from.
 const LONGEST_CHAIN: usize = 4;
 
@@ -250,11 +253,30 @@ pub(super) struct Known {
     registers: Registers,
 }
 
+/// What must be known at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Everything.
+    All,
+    /// What tells where and why the load faults: the budget, the stack pointer and the load's base
+    /// register. Another register that has no place is one that no way from here reads.
+    Fault,
+}
+
+impl Need {
+    fn has(self, site: &LoadSite, register: u8) -> bool {
+        self == Self::All
+            || [LEFT, STACK_POINTER].contains(&register)
+            || site.base.is_some_and(|(base, _)| base == register)
+    }
+}
+
 /// The places of what each site needs; `None` if one of them is missing.
 pub(super) fn places(
     function: &Function,
     compiled: &CompiledCode,
     sites: &[LoadSite],
+    need: Need,
 ) -> Option<Vec<Known>> {
     let offsets = offsets(compiled, sites.len());
     let known = sites.iter().zip(offsets).map(|(site, offset)| {
@@ -265,10 +287,15 @@ pub(super) fn places(
             if whole.is_some() && *register != LEFT {
                 known.registers = known.registers.and(Registers(1 << register));
             }
-            known.places.push(whole.or_else(|| {
+            let known_part = whole.or_else(|| {
                 let (_, low) = site.base.filter(|(base, _)| base == register)?;
                 place(function, compiled, *register, low, offset)
-            })?);
+            });
+            match known_part {
+                Some(place) => known.places.push(place),
+                None if need.has(site, *register) => return None,
+                None => {}
+            }
         }
         Some(known)
     });
