@@ -10,8 +10,9 @@ use sandtide_memory::{Access, Denied, PAGE, SPACE, Space};
 
 use crate::input::next;
 
-/// The pages that are used: some at the start, more further up, and the last ones.
-const WINDOWS: [(usize, usize); 3] = [(0, 8), (0x400, 48), (SPACE / PAGE - 4, 4)];
+/// The pages that are used: some at the start, more further up, and the last ones. The very first
+/// and the very last can never be mapped.
+const WINDOWS: [(usize, usize); 3] = [(1, 8), (0x400, 48), (SPACE / PAGE - 5, 4)];
 const WINDOW_PAGES: usize = 60;
 
 /// Pages that may be written.
