@@ -64,11 +64,13 @@ pub(crate) struct Bounds<'a> {
     now: Instant,
     /// Whether the slice is to end early.
     interrupt: &'a dyn Fn() -> bool,
+    /// The guest has made a guest call since the last look at the clock.
+    has_called: bool,
 }
 
 impl<'a> Bounds<'a> {
     pub(crate) fn new(now: Instant, deadline: Instant, slice: Duration) -> Self {
-        Self { deadline, slice, start: now, now, interrupt: &|| false }
+        Self { deadline, slice, start: now, now, interrupt: &|| false, has_called: false }
     }
 
     pub(crate) fn of(turn: &Turn<'a, '_>) -> Self {
@@ -82,8 +84,8 @@ impl<'a> Bounds<'a> {
         self.start = self.now;
     }
 
-    /// Looks at the clock, and whether there is an interrupt. `Some` if the turn is over.
     fn check(&mut self) -> Option<Stop> {
+        self.has_called = false;
         self.now = Instant::now();
         if self.now >= self.deadline {
             return Some(Stop::Over(End::Deadline));
@@ -192,6 +194,11 @@ impl Machine {
         console: &dyn Console,
         mut stdin: Option<&mut (dyn Read + Send)>,
     ) -> Result<Stop, EngineError> {
+        if bounds.has_called
+            && let Some(stop) = self.check(bounds)
+        {
+            return Ok(stop);
+        }
         loop {
             match self.process.schedule(bounds.now, &mut self.memory) {
                 Schedule::Run => {}
@@ -208,10 +215,11 @@ impl Machine {
                 if self.memory.is_over_limit() {
                     return Ok(Stop::Over(End::Memory));
                 }
+                let mut resched = false;
                 match leave {
                     Leave::Port(CALL_PORT) => match self.call(bounds, console, &mut stdin)? {
                         Next::GoOn => {}
-                        Next::Resched => break,
+                        Next::Resched => resched = true,
                         Next::Stop(stop) => return Ok(stop),
                     },
                     Leave::Port(port)
@@ -228,16 +236,27 @@ impl Machine {
                     }
                     Leave::Kicked => self.interrupted()?,
                 }
-                if let Some(stop) = bounds.check() {
-                    self.cpu_time += bounds.now - bounds.start;
+                if let Some(stop) = self.check(bounds) {
                     return Ok(stop);
                 }
                 if matches!(leave, Leave::Kicked) && self.process.threads() > 1 {
                     self.preempt()?;
+                    resched = true;
+                }
+                if resched {
                     break;
                 }
             }
         }
+    }
+
+    /// Looks at the clock, and whether there is an interrupt. `Some` if the turn is over.
+    fn check(&mut self, bounds: &mut Bounds<'_>) -> Option<Stop> {
+        let stop = bounds.check();
+        if stop.is_some() {
+            self.cpu_time += bounds.now - bounds.start;
+        }
+        stop
     }
 
     fn go_astray(&mut self, what: &'static str) -> Stop {
@@ -332,7 +351,7 @@ impl Machine {
     /// Carries out the call that the running thread is in.
     fn call(
         &mut self,
-        bounds: &Bounds<'_>,
+        bounds: &mut Bounds<'_>,
         console: &dyn Console,
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Result<Next, EngineError> {
@@ -353,7 +372,8 @@ impl Machine {
         self.stand = Stand::Call;
         let (number, args) = cpu.call();
         if sandtide_abi::call::is_guest_call(number) {
-            // The hot path needs no clock.
+            // The hot path needs no clock: the one call of a turn is the answer.
+            bounds.has_called = true;
             return Ok(Next::Stop(Stop::GuestCall { number, arguments: args }));
         }
         if exception::needs_vectors(number) {

@@ -116,18 +116,42 @@ guest!(spins_on_request:
     "mov rbx, [0x500000]",
     "2: inc rbx", "mov [0x500000], rbx", "jmp 2b");
 
+// Two threads that leave the processor to each other.
+guest!(yields_on_request:
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "mov edi, 0x50f00", "mov esi, 0x504000", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d",
+    "mov eax, 56", "syscall", // clone
+    "2: mov eax, 24", "syscall", "jmp 2b");
+
+guest!(calls_on_request:
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "2: mov eax, 0x535400", "syscall", "jmp 2b");
+
 #[test]
 fn a_spinning_exchange_is_sliced_and_ended_and_reset() {
     if !has_kvm() {
         return;
     }
-    let program = load(spins_on_request(), &Limits::default()).unwrap();
-    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
-    for _ in 0..3 {
-        let (end, turns) = serve(&mut *sandbox, Duration::from_millis(50));
-        assert!(matches!(end, Err(Outcome::Fault(Fault::Deadline { .. }))), "{end:?}");
-        assert!(turns > 2, "{turns} turns");
-        sandbox.reset().unwrap();
+    for spins in [spins_on_request(), yields_on_request(), calls_on_request()] {
+        let program = load(spins, &Limits::default()).unwrap();
+        let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+        for _ in 0..3 {
+            let (end, turns) = serve(&mut *sandbox, Duration::from_millis(50));
+            assert!(matches!(end, Err(Outcome::Fault(Fault::Deadline { .. }))), "{end:?}");
+            assert!(turns > 2, "{turns} turns");
+            sandbox.reset().unwrap();
+        }
+    }
+}
+
+guest!(calls_at_boot: "2: mov eax, 0x535400", "syscall", "jmp 2b");
+
+#[test]
+fn a_boot_that_makes_guest_calls_for_ever_is_ended() {
+    if has_kvm() {
+        let limits = Limits { boot_time: Duration::from_millis(50), ..Limits::default() };
+        let error = load(calls_at_boot(), &limits).map(drop).unwrap_err();
+        assert!(error.to_string().contains("50ms"), "{error}");
     }
 }
 
