@@ -16,7 +16,9 @@ use rustix::{
 };
 
 use crate::{
-    PAGE, PAGES, SPACE, Space, mirror,
+    PAGE, PAGES, SPACE, Space,
+    lasting::Lasting,
+    mirror,
     reservation::Reservation,
     table::{ACCESS, IMAGE, PageNumber, PageTable, WRITTEN},
 };
@@ -43,7 +45,7 @@ pub struct Snapshot {
     image_pages: usize,
     /// The pages that the guest may read.
     open: Vec<Range<usize>>,
-    pristine: bool,
+    lasting: Lasting,
     /// The same memory, mapped for reading: what a reset copies from.
     view: Reservation,
     table: PageTable,
@@ -99,7 +101,7 @@ impl Space {
             image_pages: pages.len(),
             runs,
             open: mirror::readable(&self.table),
-            pristine: self.pristine,
+            lasting: self.lasting.clone(),
             view: Reservation::new(SPACE)?,
             table: PageTable::new()?,
         };
@@ -142,8 +144,8 @@ impl Snapshot {
         self.image_pages
     }
 
-    pub(crate) fn is_pristine(&self) -> bool {
-        self.pristine
+    pub(crate) fn lasting(&self) -> &Lasting {
+        &self.lasting
     }
 
     /// The bytes that a page had; zero for one that the snapshot has no bytes for.

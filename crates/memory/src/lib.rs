@@ -26,6 +26,7 @@
 
 mod freeze;
 mod heap;
+mod lasting;
 mod mirror;
 pub mod native;
 mod reservation;

@@ -151,7 +151,7 @@ impl Space {
                 changed = Some(changed.map_or(index, |run| run.start)..index + 1);
             }
             if entry & EXECUTE != 0 && entry & ACCESS != access.bits() {
-                self.pristine = false;
+                self.lasting.changes(page);
             }
             self.table.set(page, entry & !ACCESS | access.bits());
         }

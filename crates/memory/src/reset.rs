@@ -41,7 +41,7 @@ impl Space {
         }
         self.forget_written();
         self.restore_access(&snapshot)?;
-        self.pristine = snapshot.is_pristine();
+        self.lasting.reset_from(snapshot.lasting());
         self.snapshot = Some(snapshot);
         self.resets = self.resets.wrapping_add(1);
         if self.resets.is_multiple_of(SHRINK_PERIOD) { self.shrink() } else { Ok(()) }

@@ -4,6 +4,7 @@ use std::{io, ops::Range, sync::Arc};
 
 use crate::{
     PAGE, PAGES, SPACE, Snapshot,
+    lasting::Lasting,
     mirror::Mirror,
     native,
     reservation::Reservation,
@@ -38,7 +39,7 @@ pub struct Space {
     /// Written pages that the snapshot has no bytes for: these count against the limit.
     fresh: usize,
     fresh_limit: usize,
-    pub(crate) pristine: bool,
+    pub(crate) lasting: Lasting,
     pub(crate) resets: u32,
     pub(crate) mirror: Mirror,
 }
@@ -62,7 +63,7 @@ impl Space {
             changed: Vec::new(),
             fresh: 0,
             fresh_limit: pages_in(limit),
-            pristine: true,
+            lasting: Lasting::default(),
             resets: 0,
             mirror: Mirror::new(0),
         })
@@ -74,7 +75,7 @@ impl Space {
         let mut this = Self::new(limit)?;
         snapshot.map_into(&this.memory, &this.table)?;
         this.fresh_limit = this.fresh_limit.saturating_sub(snapshot.image_pages());
-        this.pristine = snapshot.is_pristine();
+        this.lasting = snapshot.lasting().clone();
         this.mirror = Mirror::new(snapshot.borders());
         this.mirror(&snapshot)?;
         this.snapshot = Some(snapshot);
@@ -148,13 +149,6 @@ impl Space {
         Ok(u16::from_le_bytes(bytes))
     }
 
-    /// Whether every page that could be executed at the snapshot (or, before there is one, since
-    /// it was first mapped) still holds the same code.
-    #[inline(always)]
-    pub fn code_is_pristine(&self) -> bool {
-        self.pristine
-    }
-
     /// The bytes of a range that the guest may read.
     pub fn view(&self, address: u32, length: usize) -> Result<&[u8], Denied> {
         for page in pages_of(address, length)? {
@@ -212,7 +206,7 @@ impl Space {
             self.fresh += 1;
         }
         if entry & EXECUTE != 0 {
-            self.pristine = false;
+            self.lasting.changes(page);
         }
         if entry & PRIVATE == 0 {
             self.private.push(page);
@@ -269,11 +263,9 @@ impl Space {
 
     /// Writes into pages that the guest may perhaps not write: for loading a program.
     pub fn initialise(&mut self, address: u32, bytes: &[u8]) -> Result<(), Denied> {
-        let pristine = self.pristine;
         for page in pages_of(address, bytes.len())? {
             self.note_write(page)?;
         }
-        self.pristine = pristine;
         let end = (address as usize + bytes.len()).div_ceil(PAGE);
         let hidden = self.open_hidden(address as usize / PAGE..end).map_err(|_| Denied::Limit)?;
         // SAFETY: `pages_of` keeps the range inside the reservation, and it is open: either the
@@ -315,7 +307,7 @@ impl Space {
                 continue;
             }
             if entry & EXECUTE != 0 {
-                self.pristine = false;
+                self.lasting.changes(page);
             }
             // A page that the snapshot has bytes for is never fresh, so this is within the limit.
             let noted = self.note_write(page);

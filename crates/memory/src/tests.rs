@@ -1,6 +1,6 @@
 //! What a space promises, and a random walk against a model that copies everything.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, iter, ops::Range, sync::Arc};
 
 use proptest::prelude::*;
 
@@ -17,6 +17,7 @@ fn booted() -> Space {
     let mut space = Space::new(LIMIT).unwrap();
     space.map(0x1000, 0x1000, Access::READ.and(Access::EXECUTE));
     space.initialise(0x1000, &[0x13, 0, 0, 0]).unwrap();
+    space.set_lasting_code(iter::once(0x1000..0x1004));
     space.map(0x2000, 0x2000, RW);
     space.store(0x2000, *b"abc").unwrap();
     Space::from_snapshot(Arc::new(space.freeze().unwrap()), LIMIT).unwrap()
@@ -81,6 +82,29 @@ fn reset_brings_bytes_and_access_back() {
     assert_eq!(space.load(0x2000), Ok(*b"abc"));
     assert_eq!(space.load::<1>(0x10_0000), Err(Denied::Protection));
     assert_eq!(space.fetch(0x1000), Ok(0x13));
+}
+
+#[test]
+fn only_changes_of_lasting_code_count() {
+    let mut space = booted();
+    let all = RW.and(Access::EXECUTE);
+    for page in [0x3000, 0x8000] {
+        space.protect(page, 0x1000, all);
+        space.store(page as u32, [0x13, 0, 0, 0]).unwrap();
+        space.protect(page, 0x1000, RW);
+        space.unmap(page, 0x1000);
+        assert!(space.code_is_pristine());
+    }
+    for change in [
+        |space: &mut Space| space.protect(0x1000, 0x1000, Access::READ),
+        |space: &mut Space| space.unmap(0x1000, 0x1000),
+        |space: &mut Space| space.map(0x1000, 0x1000, RW),
+    ] {
+        change(&mut space);
+        assert!(!space.code_is_pristine());
+        space.reset().unwrap();
+        assert!(space.code_is_pristine());
+    }
 }
 
 #[test]

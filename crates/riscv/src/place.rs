@@ -60,6 +60,7 @@ pub(crate) fn place_with(
         limit: format!("{} bytes", limits.memory),
     })?;
     let code = Arc::new(code);
+    memory.0.set_lasting_code(lasting_code(&image));
     let host_code = match source.translate {
         Translate::Off => Arc::default(),
         Translate::Auto => translator.begin(&source.image, limits, &memory.0, &code),

@@ -34,6 +34,7 @@ pub(crate) fn guest_within(limit: u64, words: &[u32], data: &[u8]) -> (Cpu, Spac
     space.map(u64::from(DATA), data_length, Access::READ.and(Access::WRITE));
     space.initialise(DATA, data).unwrap();
     let range = u64::from(CODE)..u64::from(CODE) + code_length;
+    space.set_lasting_code(std::iter::once(range.clone()));
     let code = Code::new(std::iter::once(range)).unwrap();
     (Cpu::new(u64::from(CODE)), space, code)
 }

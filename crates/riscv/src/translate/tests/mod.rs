@@ -4,6 +4,7 @@ mod adversarial;
 mod faults;
 mod flags;
 mod flows;
+mod generated;
 mod hostile;
 mod lockstep;
 mod programs;
