@@ -11,8 +11,8 @@
 //! executed raises nothing, and what it has executed is never left out.
 
 use cranelift_codegen::ir::{
-    BlockArg, ConstantData, Endianness, InstBuilder, MemFlags, Type, Value,
-    condcodes::{FloatCC, IntCC},
+    BlockArg, InstBuilder, MemFlags, Type, Value,
+    condcodes::FloatCC,
     immediates::{Ieee32, Ieee64},
     types,
 };
@@ -26,9 +26,6 @@ const NEAREST: u32 = 0;
 const TOWARD_ZERO: u32 = 1;
 /// … as `frm` says.
 const DYNAMIC: u32 = 7;
-
-/// What is known of floating-point registers: the single-precision value that one holds, boxed.
-pub(super) type Singles = [Option<Value>; 32];
 
 impl Lowering<'_> {
     /// Translates a floating-point instruction.
@@ -75,73 +72,6 @@ impl Lowering<'_> {
         }
     }
 
-    // --- Registers ---------------------------------------------------------------------------
-
-    /// The bits of a register.
-    pub(super) fn bits(&mut self, register: usize) -> Value {
-        let value = self.f(register);
-        self.builder.ins().bitcast(types::I64, MemFlags::new(), value)
-    }
-
-    /// The low half of a register, as an integer.
-    pub(super) fn low_half(&mut self, register: usize) -> Value {
-        let value = match self.singles[register] {
-            Some(value) => value,
-            None => self.low_single(register),
-        };
-        self.builder.ins().bitcast(types::I32, MemFlags::new(), value)
-    }
-
-    /// The low half of a register, boxed or not.
-    fn low_single(&mut self, register: usize) -> Value {
-        let value = self.f(register);
-        let wide = self.builder.ins().scalar_to_vector(types::F64X2, value);
-        let lanes = self.builder.ins().bitcast(types::F32X4, little(), wide);
-        self.builder.ins().extractlane(lanes, 0)
-    }
-
-    /// Sets a register to a boxed single-precision value.
-    pub(super) fn set_single(&mut self, register: usize, value: Value) {
-        let lanes = self.builder.ins().scalar_to_vector(types::F32X4, value);
-        let lanes = self.builder.ins().bitcast(types::I64X2, little(), lanes);
-        let upper: Vec<u8> = [[0, 0, 0, 0], [0xff; 4], [0; 4], [0; 4]].concat();
-        let upper = self.builder.func.dfg.constants.insert(ConstantData::from(upper));
-        let upper = self.builder.ins().vconst(types::I64X2, upper);
-        let boxed = self.builder.ins().bor(lanes, upper);
-        let boxed = self.builder.ins().bitcast(types::F64X2, little(), boxed);
-        let boxed = self.builder.ins().extractlane(boxed, 0);
-        self.set_f(register, boxed);
-        self.singles[register] = Some(value);
-    }
-
-    fn set_float(&mut self, register: usize, ty: Type, value: Value) {
-        if ty == types::F32 {
-            self.set_single(register, value)
-        } else {
-            self.set_f(register, value)
-        }
-    }
-
-    /// The values of registers in an instruction's format. Leaves if one is not boxed.
-    fn operands<const N: usize>(&mut self, ty: Type, registers: [usize; N]) -> [Value; N] {
-        if ty == types::F64 {
-            return registers.map(|register| self.f(register));
-        }
-        for register in registers {
-            if self.singles[register].is_none() {
-                let bits = self.bits(register);
-                let upper = self.builder.ins().sshr_imm(bits, 32);
-                let is_boxed = self.builder.ins().icmp_imm(IntCC::Equal, upper, -1);
-                self.leave_unless(is_boxed, leave::INTERPRET);
-                self.singles[register] = Some(self.low_single(register));
-            }
-        }
-        registers.map(|register| match self.singles[register] {
-            Some(value) => value,
-            None => self.low_single(register),
-        })
-    }
-
     // --- The interpreter's own function ------------------------------------------------------
 
     /// What the interpreter's function gives: all bits of the destination.
@@ -174,7 +104,7 @@ impl Lowering<'_> {
 
     /// Branches: while `is_usual`, `usual` computes the result, and tells whether it holds;
     /// otherwise the interpreter's function does. Gives the result in a type.
-    fn usually(
+    pub(super) fn usually(
         &mut self,
         insn: Insn,
         is_usual: Option<Value>,
@@ -358,132 +288,14 @@ impl Lowering<'_> {
         });
         self.set_float(insn.fd_index(), ty, value);
     }
-
-    /// Truncation to an integer. In range, the host's conversion raises what RISC-V's does.
-    fn convert_to_integer(&mut self, insn: Insn) {
-        use FloatFunction::*;
-
-        let ty = format(insn);
-        let function = FloatFields::of(insn).function();
-        let [a] = self.operands(ty, [insn.fs1_index()]);
-        // Exclusive bounds that both formats have.
-        let (low, high): (f64, f64) = match function {
-            ToI32 => (-2_147_483_648.0, 2_147_483_648.0),
-            ToU32 => (-1.0, 4_294_967_296.0),
-            ToI64 => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0),
-            // What does not fit into 63 bits is for the interpreter.
-            _ => (-1.0, 9_223_372_036_854_775_808.0),
-        };
-        let value = self.usually(insn, None, types::I64, |this| {
-            let bound = |this: &mut Self, bound: f64| {
-                if ty == types::F64 {
-                    this.builder.ins().f64const(bound)
-                } else {
-                    this.builder.ins().f32const(bound as f32)
-                }
-            };
-            let (low, high) = (bound(this, low), bound(this, high));
-            let above = this.builder.ins().fcmp(FloatCC::GreaterThan, a, low);
-            let below = this.builder.ins().fcmp(FloatCC::LessThan, a, high);
-            let inside = this.builder.ins().band(above, below);
-            let (convert, other) = (this.builder.create_block(), this.builder.create_block());
-            let done = this.builder.create_block();
-            let converted = this.builder.append_block_param(done, types::I64);
-            this.builder.ins().brif(inside, convert, &[], other, &[]);
-            this.begin(convert);
-            let value = this.builder.ins().fcvt_to_sint_sat(types::I64, a);
-            this.builder.ins().jump(done, &[BlockArg::Value(value)]);
-            this.begin(other);
-            let none = this.constant(0);
-            this.builder.ins().jump(done, &[BlockArg::Value(none)]);
-            this.begin(done);
-            let value = match function {
-                ToU32 => {
-                    let low = this.builder.ins().ireduce(types::I32, converted);
-                    this.builder.ins().sextend(types::I64, low)
-                }
-                _ => converted,
-            };
-            (value, Some(inside))
-        });
-        self.set_x(insn.d(), value);
-    }
-
-    /// Whether it is certain that a result is needed: by an instruction behind this one that has an
-    /// effect of its own, or leaves, and takes the register along.
-    fn is_needed_soon(&self, register: usize) -> bool {
-        use FloatFunction::*;
-
-        for insn in self.rest {
-            match insn.op() {
-                op::FSW | op::FSD | op::C_FSD if insn.fs2_index() == register => return true,
-                op::FLOAT_S | op::FLOAT_D => match FloatFields::of(*insn).function() {
-                    SignCopy | SignNegate | SignXor | MoveToInteger | MoveFromInteger => {}
-                    FromI32 | FromU32 | FromI64 | FromU64 => {}
-                    Add | Sub | Mul | Div | Sqrt | FromOther
-                        if effects(*insn).reads.0 >> (32 + register) & 1 == 0 => {}
-                    _ => return true,
-                },
-                _ => {}
-            }
-            if effects(*insn).writes.0 >> (32 + register) & 1 != 0 {
-                return false;
-            }
-        }
-        false
-    }
-
-    fn convert_from_integer(&mut self, insn: Insn) {
-        use FloatFunction::*;
-
-        let ty = format(insn);
-        let integer = self.x(insn.s1());
-        let low = |this: &mut Self| this.builder.ins().ireduce(types::I32, integer);
-        let function = FloatFields::of(insn).function();
-        let value = match function {
-            FromI32 => {
-                let low = low(self);
-                self.builder.ins().fcvt_from_sint(ty, low)
-            }
-            FromU32 => {
-                let low = low(self);
-                let wide = self.builder.ins().uextend(types::I64, low);
-                self.builder.ins().fcvt_from_sint(ty, wide)
-            }
-            FromI64 => self.builder.ins().fcvt_from_sint(ty, integer),
-            _ => {
-                let is_small =
-                    self.builder.ins().icmp_imm(IntCC::SignedGreaterThanOrEqual, integer, 0);
-                self.usually(insn, Some(is_small), ty, |this| {
-                    (this.builder.ins().fcvt_from_sint(ty, integer), None)
-                })
-            }
-        };
-        let is_exact = ty == types::F64 && matches!(function, FromI32 | FromU32);
-        let value = if is_exact || self.is_needed_soon(insn.fd_index()) {
-            value
-        } else {
-            // The compiler leaves out what nobody needs, but NX accrues.
-            self.usually(insn, None, ty, |this| {
-                let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
-                (value, Some(is_number))
-            })
-        };
-        self.set_float(insn.fd_index(), ty, value);
-    }
 }
 
 /// The type of an instruction's format.
-fn format(insn: Insn) -> Type {
+pub(super) fn format(insn: Insn) -> Type {
     if insn.op() == op::FLOAT_S { types::F32 } else { types::F64 }
 }
 
 /// The other format.
 fn other(ty: Type) -> Type {
     if ty == types::F32 { types::F64 } else { types::F32 }
-}
-
-/// Lanes in the order of memory.
-fn little() -> MemFlags {
-    MemFlags::new().with_endianness(Endianness::Little)
 }

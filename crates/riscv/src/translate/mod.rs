@@ -17,14 +17,22 @@
 
 mod artifact;
 mod bounds;
+mod boxing;
+mod budget;
+mod calls;
 mod compile;
+mod constants;
+mod convert;
 mod discover;
+mod ends;
+mod entering;
 mod fault;
 mod flags;
 mod float;
 mod frame;
 mod helpers;
 mod integer;
+mod leaving;
 mod lower;
 mod measure;
 mod memory;
@@ -34,6 +42,7 @@ mod registers;
 mod run;
 mod sites;
 mod table;
+mod values;
 
 pub(crate) use artifact::Artifact;
 pub(crate) use bounds::{Allowance, Bounds, Reached};

@@ -1,0 +1,150 @@
+//! How blocks end.
+
+use cranelift_codegen::ir::{BlockArg, InstBuilder, JumpTableData, condcodes::IntCC};
+
+use super::{
+    discover::{Block, End},
+    frame::leave,
+    lower::{Inherited, Lowering},
+    plan::BlockPlan,
+    registers::Registers,
+};
+use crate::isa::insn::{Insn, op};
+
+impl<'a> Lowering<'a> {
+    pub(super) fn end(&mut self, index: usize, block: &'a Block) {
+        let last = block.instructions.last().copied();
+        let plan: &'a BlockPlan = &self.plan.blocks[index];
+        let blocks = &self.plan.blocks;
+        let inherits = |successor: &usize| {
+            let plan = &blocks[*successor];
+            plan.predecessors == 1 && plan.entry.is_none() && *successor != index
+        };
+        let keeps = plan.successors.iter().all(inherits);
+        if !keeps && !plan.successors.is_empty() {
+            self.settle();
+        }
+        for successor in plan.successors.iter().filter(|successor| inherits(successor)) {
+            self.inherited[*successor] = Some(Inherited {
+                pending: self.pending,
+                facts: self.facts.clone(),
+                narrow: self.narrow.clone(),
+                singles: self.singles,
+                at_hand: if self.is_lazy { Registers::NONE } else { self.at_hand },
+            });
+        }
+        match &block.end {
+            End::Jump(pc) => match self.plan.at(*pc) {
+                Some(index) => self.pass_to(index),
+                None => self.elsewhere(*pc),
+            },
+            End::Branch { taken, next } => self.branch(last, *taken, *next),
+            End::Call { target, back } => {
+                let link = self.constant(*back);
+                self.set_x(last.map_or(0, Insn::d), link);
+                match (self.around.function)(*target) {
+                    Some(number) => {
+                        self.store_dirty();
+                        self.settle();
+                        let arguments = self.passed();
+                        let function = self.function(number);
+                        let call = self.builder.ins().call(function, &arguments);
+                        self.come_back(call, *back);
+                    }
+                    None => {
+                        let next = self.constant(*target);
+                        self.give_back(next);
+                    }
+                }
+            }
+            End::CallRegister { back } => {
+                let target = self.register_target(last);
+                let link = self.constant(*back);
+                self.set_x(last.map_or(0, Insn::d), link);
+                let (function, arguments) = self.look_up(target);
+                let call = self.builder.ins().call_indirect(self.passing, function, &arguments);
+                self.come_back(call, *back);
+            }
+            End::Return => {
+                let target = self.register_target(last);
+                let results = self.results(target);
+                self.builder.ins().return_(&results);
+            }
+            End::JumpRegister { .. } => self.jump_register(index, last),
+            End::Leave { pc, next } => {
+                self.pc = *pc;
+                // It executes more than one instruction, so the count is right in any case.
+                let _ = next;
+                self.leave(*pc, leave::INTERPRET);
+            }
+        }
+    }
+
+    pub(super) fn branch(&mut self, last: Option<Insn>, taken: u64, next: u64) {
+        let Some(insn) = last else { return };
+        let (a, b) = (self.x(insn.s1()), self.x(insn.s2()));
+        let condition = match insn.op() {
+            op::BEQ | op::C_BEQ => IntCC::Equal,
+            op::BNE | op::C_BNE => IntCC::NotEqual,
+            op::BLT => IntCC::SignedLessThan,
+            op::BGE => IntCC::SignedGreaterThanOrEqual,
+            op::BLTU => IntCC::UnsignedLessThan,
+            _ => IntCC::UnsignedGreaterThanOrEqual,
+        };
+        let holds = self.builder.ins().icmp(condition, a, b);
+        let mut outside = Vec::new();
+        let there = self.way_to(taken, &mut outside);
+        let here = self.way_to(next, &mut outside);
+        self.builder.ins().brif(holds, there, &[], here, &[]);
+        let pending = self.pending;
+        for (block, pc) in outside {
+            self.begin(block);
+            self.pending = pending;
+            match self.plan.at(pc) {
+                Some(index) => self.pass_to(index),
+                None => self.elsewhere(pc),
+            }
+        }
+    }
+
+    pub(super) fn jump_register(&mut self, index: usize, last: Option<Insn>) {
+        let target = self.register_target(last);
+        if let Some(insn) = last {
+            let link = self.constant(self.pc + 2 * insn.length());
+            self.set_x(insn.d(), link);
+        }
+        self.settle();
+        if !self.plan.blocks[index].successors.is_empty() {
+            // Perhaps it stays in the region.
+            let number = self.number_of(target);
+            let first = i64::from(self.around.first_entry);
+            let local = self.builder.ins().iadd_imm(number, -first);
+            let other = self.builder.create_block();
+            let mut passages = Vec::new();
+            let mut ways = Vec::new();
+            for &entry in &self.plan.entries {
+                let block = if !self.plan.blocks[index].successors.contains(&entry) {
+                    other
+                } else if self.has_passage(entry) {
+                    let passage = self.builder.create_block();
+                    passages.push((passage, entry));
+                    passage
+                } else {
+                    self.bodies[entry]
+                };
+                ways.push(self.builder.func.dfg.block_call(block, &[] as &[BlockArg]));
+            }
+            let default = self.builder.func.dfg.block_call(other, &[] as &[BlockArg]);
+            let table = self.builder.create_jump_table(JumpTableData::new(default, &ways));
+            self.builder.ins().br_table(local, table);
+            for (passage, entry) in passages {
+                self.begin(passage);
+                self.pass_to(entry);
+            }
+            self.set_cold(other);
+            self.begin(other);
+        }
+        let (function, arguments) = self.look_up(target);
+        self.builder.ins().return_call_indirect(self.passing, function, &arguments);
+    }
+}

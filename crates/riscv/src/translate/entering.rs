@@ -1,0 +1,96 @@
+//! The ways into a region: its start, and the stubs of its other entries.
+
+use cranelift_codegen::ir::{BlockArg, InstBuilder, JumpTableData, Value, condcodes::IntCC, types};
+use cranelift_frontend::FunctionBuilder;
+
+use super::{
+    discover::End,
+    frame::{self, leave},
+    lower::{HostBlock, Lowering},
+    plan::{PASSED, PASSED_SET},
+};
+
+impl<'a> Lowering<'a> {
+    pub(super) fn prologue(&mut self) {
+        let start = self.builder.current_block().map(|block| self.builder.block_params(block));
+        let parameters: Vec<Value> = start.unwrap_or(&[]).to_vec();
+        self.receive(&parameters);
+        let enough = self.enough(0);
+        let (go, short) = (self.builder.create_block(), self.builder.create_block());
+        self.set_cold(short);
+        self.builder.ins().brif(enough, go, &[], short, &[]);
+        self.begin(short);
+        self.resume();
+        self.begin(go);
+        self.pc = self.region.blocks[0].pc;
+        let calls = self
+            .region
+            .blocks
+            .iter()
+            .any(|block| matches!(block.end, End::Call { .. } | End::CallRegister { .. }));
+        if calls {
+            let stack = self.builder.ins().get_stack_pointer(types::I64);
+            let limit = self.load_frame(frame::STACK_LIMIT);
+            let is_low = self.builder.ins().icmp(IntCC::UnsignedLessThan, stack, limit);
+            let (full, go) = (self.builder.create_block(), self.builder.create_block());
+            self.builder.ins().brif(is_low, full, &[], go, &[]);
+            self.set_cold(full);
+            self.begin(full);
+            self.leave(self.pc, leave::STACK);
+            self.begin(go);
+        }
+        self.load_needed(0);
+        self.builder.ins().jump(self.bodies[0], &[]);
+    }
+
+    /// The way to an entry that is not the start.
+    pub(super) fn resume(&mut self) {
+        let number = self.load_frame(frame::RESUME);
+        let nowhere = self.builder.create_block();
+        let stubs: Vec<HostBlock> =
+            self.plan.entries.iter().map(|_| self.builder.create_block()).collect();
+        let call = |builder: &mut FunctionBuilder<'_>, block| {
+            builder.func.dfg.block_call(block, &[] as &[BlockArg])
+        };
+        // Number 0 is the start, which has no stub.
+        let mut ways = vec![call(&mut self.builder, nowhere)];
+        for stub in &stubs[1..] {
+            ways.push(call(&mut self.builder, *stub));
+        }
+        let default = call(&mut self.builder, nowhere);
+        let table = JumpTableData::new(default, &ways);
+        let table = self.builder.create_jump_table(table);
+        let number = self.builder.ins().ireduce(types::I32, number);
+        self.builder.ins().br_table(number, table);
+        self.begin(nowhere);
+        self.pc = self.region.blocks[0].pc;
+        self.leave(self.pc, leave::BUDGET);
+        for (number, &index) in self.plan.entries.iter().enumerate().skip(1) {
+            self.set_cold(stubs[number]);
+            self.begin(stubs[number]);
+            let zero = self.constant(0);
+            self.store_frame(frame::RESUME, zero);
+            let left = self.load_frame(frame::LEFT);
+            self.builder.def_var(self.left, left);
+            self.pc = self.region.blocks[index].pc;
+            if !self.plan.blocks[index].is_checked {
+                self.check_budget(index);
+            }
+            self.load_needed(index);
+            self.builder.ins().jump(self.bodies[index], &[]);
+        }
+    }
+
+    /// Takes over what a caller or a callee has passed: the budget and registers.
+    pub(super) fn receive(&mut self, values: &[Value]) {
+        self.builder.def_var(self.left, values[0]);
+        for (register, value) in PASSED.iter().zip(&values[1..]) {
+            self.builder.def_var(self.x[*register], *value);
+        }
+    }
+
+    /// Loads the registers that a block needs, behind a call or in a stub.
+    pub(super) fn load_needed(&mut self, index: usize) {
+        self.load_registers(self.plan.blocks[index].needed.without(PASSED_SET));
+    }
+}

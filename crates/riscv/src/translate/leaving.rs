@@ -1,0 +1,153 @@
+//! The ways out of a block: to the interpreter, to other regions, into loops and out of them.
+
+use cranelift_codegen::ir::{
+    BlockArg, ExtFuncData, ExternalName, FuncRef, InstBuilder, UserExternalName, Value,
+};
+
+use super::{
+    frame,
+    lower::{HostBlock, Layout, Lowering},
+    plan::{PASSED, PASSED_SET},
+    registers::Registers,
+    sites::{LEFT, LoadSite},
+};
+
+impl<'a> Lowering<'a> {
+    /// Leaves in front of the current instruction unless a condition holds.
+    pub(super) fn leave_unless(&mut self, condition: Value, why: u64) {
+        let (go, out) = (self.builder.create_block(), self.builder.create_block());
+        self.set_cold(out);
+        self.builder.ins().brif(condition, go, &[], out, &[]);
+        self.begin(out);
+        self.leave(self.pc, why);
+        self.begin(go);
+    }
+
+    /// Lays a block behind all others, since it is seldom reached.
+    pub(super) fn set_cold(&mut self, block: HostBlock) {
+        if self.layout == Layout::Cold {
+            self.builder.set_cold_block(block);
+        }
+    }
+
+    /// The current instruction as a load that may fault; gives its number.
+    pub(super) fn site(&mut self, base: usize, low: Value) -> u32 {
+        let differ = self.dirty.and(PASSED_SET);
+        let registers = self.live.and_both(differ);
+        let left = self.builder.use_var(self.left);
+        let values = std::iter::once((LEFT, left))
+            .chain(registers.iter().map(|register| (register as u8, self.value_of(register))))
+            .collect();
+        let differs = registers.and_both(Registers::x(base)) != Registers::NONE;
+        self.sites.push(LoadSite {
+            pc: self.pc,
+            pending: self.pending,
+            values,
+            base: differs.then_some((base as u8, low)),
+            differ,
+        });
+        self.sites.len() as u32 - 1
+    }
+
+    /// Stores the registers that may differ from the frame.
+    pub(super) fn store_dirty(&mut self) {
+        for register in self.dirty.iter() {
+            let value = self.value_of(register);
+            self.store_frame(frame::register(register), value);
+        }
+    }
+
+    /// Leaves in front of an instruction. Ends the host block; the state stays, for others.
+    pub(super) fn leave(&mut self, pc: u64, why: u64) {
+        let next = self.constant(pc | why);
+        self.give_back(next);
+    }
+
+    /// Returns to the caller, with the address where the guest goes on, from code that is cold.
+    pub(super) fn give_back(&mut self, next: Value) {
+        let results: Vec<BlockArg> = self.results(next).into_iter().map(BlockArg::Value).collect();
+        self.builder.ins().jump(self.way_out, &results);
+    }
+
+    /// What is returned. The dirty registers are stored.
+    pub(super) fn results(&mut self, next: Value) -> Vec<Value> {
+        self.store_dirty();
+        let mut results = vec![next];
+        results.extend(self.passed());
+        results[1] = self.left_after(self.pending);
+        results
+    }
+
+    /// What is passed to a callee or back to a caller.
+    pub(super) fn passed(&mut self) -> Vec<Value> {
+        let left = self.builder.use_var(self.left);
+        std::iter::once(left)
+            .chain(PASSED.map(|register| self.builder.use_var(self.x[register])))
+            .collect()
+    }
+
+    /// The end of all ways out.
+    pub(super) fn leave_region(&mut self) {
+        self.builder.switch_to_block(self.way_out);
+        let results = self.builder.block_params(self.way_out).to_vec();
+        self.builder.ins().return_(&results);
+    }
+
+    pub(super) fn function(&mut self, number: u32) -> FuncRef {
+        let name = UserExternalName { namespace: 0, index: number };
+        let name = self.builder.func.declare_imported_user_function(name);
+        self.builder.import_function(ExtFuncData {
+            name: ExternalName::user(name),
+            signature: self.passing,
+            colocated: true,
+            patchable: false,
+        })
+    }
+
+    /// Goes on at an address that this region has not.
+    pub(super) fn elsewhere(&mut self, pc: u64) {
+        match (self.around.function)(pc) {
+            Some(number) => {
+                self.store_dirty();
+                self.settle();
+                let arguments = self.passed();
+                let function = self.function(number);
+                self.builder.ins().return_call(function, &arguments);
+            }
+            None => {
+                let next = self.constant(pc);
+                self.give_back(next);
+            }
+        }
+    }
+
+    /// Whether something has to be done between the current block and one behind it.
+    pub(super) fn has_passage(&self, index: usize) -> bool {
+        let next = &self.plan.blocks[index];
+        if self.is_lazy { !next.is_lazy && self.dirty != Registers::NONE } else { next.is_lazy }
+    }
+
+    /// Goes on in a block of the region: into a loop, with all registers at hand that it needs;
+    /// out of one, with all registers in the frame.
+    pub(super) fn pass_to(&mut self, index: usize) {
+        let next = &self.plan.blocks[index];
+        if self.is_lazy && !next.is_lazy {
+            self.store_dirty();
+        } else if next.is_lazy && !self.is_lazy {
+            self.load_registers(next.needed.without(PASSED_SET).without(self.at_hand));
+        }
+        self.builder.ins().jump(self.bodies[index], &[]);
+    }
+
+    /// The host block for an address inside or outside of the region. The state must be settled.
+    pub(super) fn way_to(&mut self, pc: u64, outside: &mut Vec<(HostBlock, u64)>) -> HostBlock {
+        match self.plan.at(pc) {
+            Some(index) if !self.has_passage(index) => self.bodies[index],
+            _ => {
+                let block = self.builder.create_block();
+                outside.push((block, pc));
+                block
+            }
+        }
+    }
+}
