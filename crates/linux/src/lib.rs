@@ -27,6 +27,7 @@ pub mod elf;
 mod files;
 mod guest;
 mod host;
+pub mod http1;
 mod image;
 mod kernel;
 mod memory;

@@ -279,7 +279,8 @@ impl Guest {
     }
 }
 
-fn check_fields(fields: &HeaderMap) {
+/// What must hold for headers and trailers that a host gets.
+pub(crate) fn check_fields(fields: &HeaderMap) {
     assert!(fields.len() <= field::MAX_COUNT as usize);
     let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     assert!(bytes <= field::MAX_BYTES, "{bytes} bytes of fields");

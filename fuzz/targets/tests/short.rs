@@ -51,6 +51,11 @@ fn reset() {
 }
 
 #[test]
+fn responses() {
+    fuzz("responses");
+}
+
+#[test]
 fn system_calls() {
     fuzz("system_calls");
 }
