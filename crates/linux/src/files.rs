@@ -1,14 +1,14 @@
 //! Descriptors, and the descriptions that they refer to.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use sandtide_engine::Stream;
 
 use crate::{
     Errno,
     kernel::Kernel,
-    threads::Event,
-    threads::Wake,
+    objects::Pipe,
+    readiness::{Readiness, Source},
     vfs::{Listing, Node},
 };
 
@@ -29,9 +29,6 @@ pub(crate) mod flags {
     /// `O_TMPFILE` without `O_DIRECTORY`.
     pub(crate) const TEMPORARY: u32 = 0o20_000_000;
 }
-
-/// The bytes that a pipe holds.
-pub(crate) const PIPE_CAPACITY: usize = 64 << 10;
 
 /// What one or more descriptors refer to.
 #[derive(Debug, Clone)]
@@ -72,20 +69,11 @@ struct Slot {
     close_on_exec: bool,
 }
 
-/// Bytes between a writer and a reader.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Pipe {
-    pub(crate) bytes: VecDeque<u8>,
-    pub(crate) readers: u32,
-    pub(crate) writers: u32,
-}
-
 /// The descriptors of a process.
 #[derive(Debug)]
 pub(crate) struct Files {
     slots: Vec<Option<Slot>>,
     descriptions: Vec<Option<Description>>,
-    pub(crate) pipes: Vec<Option<Pipe>>,
     /// The components of the working directory.
     pub(crate) directory: Vec<Vec<u8>>,
     pub(crate) umask: u32,
@@ -96,7 +84,6 @@ impl Clone for Files {
         Self {
             slots: self.slots.clone(),
             descriptions: self.descriptions.clone(),
-            pipes: self.pipes.clone(),
             directory: self.directory.clone(),
             umask: self.umask,
         }
@@ -104,10 +91,9 @@ impl Clone for Files {
 
     /// Into the allocations that are there: this is what a reset costs.
     fn clone_from(&mut self, source: &Self) {
-        let Self { slots, descriptions, pipes, directory, umask } = source;
+        let Self { slots, descriptions, directory, umask } = source;
         self.slots.clone_from(slots);
         self.descriptions.clone_from(descriptions);
-        self.pipes.clone_from(pipes);
         self.directory.clone_from(directory);
         self.umask = *umask;
     }
@@ -119,7 +105,6 @@ impl Files {
         let mut files = Self {
             slots: Vec::new(),
             descriptions: Vec::new(),
-            pipes: Vec::new(),
             directory: Vec::new(),
             umask: 0o022,
         };
@@ -167,12 +152,14 @@ impl Files {
         self.slots.len() as u64
     }
 
-    pub(crate) fn pipe(&self, index: usize) -> Result<&Pipe, Errno> {
-        self.pipes.get(index).and_then(Option::as_ref).ok_or(Errno::BADF)
+    /// Which description a descriptor refers to.
+    pub(crate) fn description_of(&self, fd: u64) -> Result<usize, Errno> {
+        self.slot(fd).map(|slot| slot.description)
     }
 
-    pub(crate) fn pipe_mut(&mut self, index: usize) -> Result<&mut Pipe, Errno> {
-        self.pipes.get_mut(index).and_then(Option::as_mut).ok_or(Errno::BADF)
+    /// A description by its number.
+    pub(crate) fn description(&self, index: usize) -> Option<&Description> {
+        self.descriptions.get(index)?.as_ref()
     }
 }
 
@@ -186,8 +173,8 @@ impl Kernel {
         let fd = self.free_descriptor(0)?;
         match description.node {
             Node::Scratch(id) => self.scratch.change().retain(id),
-            Node::PipeReader(pipe) => self.files.change().pipe_mut(pipe)?.readers += 1,
-            Node::PipeWriter(pipe) => self.files.change().pipe_mut(pipe)?.writers += 1,
+            Node::PipeReader(pipe) => self.objects.pipes.change(pipe)?.readers += 1,
+            Node::PipeWriter(pipe) => self.objects.pipes.change(pipe)?.writers += 1,
             _ => {}
         }
         let files = self.files.change();
@@ -201,6 +188,15 @@ impl Kernel {
         files.descriptions[index] = Some(Description { references: 1, ..description });
         self.put(fd, Slot { description: index, close_on_exec });
         Ok(fd)
+    }
+
+    /// Fails if fewer than `count` descriptors are free. Who looks first leaves nothing behind.
+    pub(crate) fn expect_free(&self, count: u64) -> Result<(), Errno> {
+        let mut lowest = 0;
+        for _ in 0..count {
+            lowest = u64::from(self.free_descriptor(lowest).map_err(|_| Errno::MFILE)?) + 1;
+        }
+        Ok(())
     }
 
     /// Makes the lowest free descriptor from `lowest` on refer to what `fd` refers to.
@@ -266,31 +262,45 @@ impl Kernel {
             return Ok(());
         }
         let Some(description) = files.descriptions[index].take() else { return Ok(()) };
+        self.unwatch(index);
         match description.node {
             Node::Scratch(id) => self.scratch.change().release(id),
             Node::PipeReader(pipe) => self.leave_pipe(pipe, |pipe| pipe.readers -= 1),
             Node::PipeWriter(pipe) => self.leave_pipe(pipe, |pipe| pipe.writers -= 1),
+            Node::Counter(index) => drop(self.objects.counters.remove(index)),
+            Node::Epoll(index) => drop(self.objects.epolls.remove(index)),
             _ => {}
         }
         Ok(())
     }
 
-    fn leave_pipe(&mut self, index: usize, leave: impl Fn(&mut Pipe)) {
-        if let Ok(pipe) = self.files.change().pipe_mut(index) {
-            leave(pipe);
-            if pipe.readers == 0 && pipe.writers == 0 {
-                self.files.change().pipes[index] = None;
+    /// A description is gone: no epoll set watches it any longer.
+    fn unwatch(&mut self, description: usize) {
+        let watching = self.objects.epolls.iter();
+        let watching: Vec<usize> = watching
+            .filter(|(_, epoll)| epoll.has_description(description))
+            .map(|(index, _)| index)
+            .collect();
+        for index in watching {
+            if let Ok(epoll) = self.objects.epolls.change(index) {
+                epoll.forget(description);
             }
         }
-        self.wake_io();
     }
 
-    /// Something about a pipe has changed: who waits looks again.
-    pub(crate) fn wake_io(&mut self) {
-        let waiting = self.threads.waiting(|event| event == Event::Io);
-        if !waiting.is_empty() {
-            let threads = self.threads.change();
-            waiting.into_iter().for_each(|index| threads.wake(index, Wake::Restart));
+    fn leave_pipe(&mut self, index: usize, leave: impl Fn(&mut Pipe)) {
+        if let Ok(pipe) = self.objects.pipes.change(index) {
+            leave(pipe);
+            pipe.ends_changed();
+            if pipe.readers == 0 && pipe.writers == 0 {
+                self.objects.pipes.remove(index);
+            }
         }
+        self.notify(Source::Pipe(index));
+    }
+
+    /// What the description of a descriptor can do now.
+    pub(crate) fn readiness_of(&self, fd: u64) -> Option<Readiness> {
+        Some(self.readiness(&self.files.get(fd).ok()?.node))
     }
 }

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use sandtide_engine::Limits;
 
 use crate::{
-    Architecture, Host, MemoryError, files::Files, signals::Signals, space::AddressSpace,
-    threads::Threads, tracked::Tracked, vfs::Mounts, vfs::Scratch,
+    Architecture, Host, MemoryError, files::Files, objects::Objects, signals::Signals,
+    space::AddressSpace, threads::Threads, tracked::Tracked, vfs::Mounts, vfs::Scratch,
 };
 
 /// The process id that every guest sees as its own.
@@ -24,6 +24,7 @@ pub(crate) struct Kernel {
     pub(crate) threads: Tracked<Threads>,
     pub(crate) space: Tracked<AddressSpace>,
     pub(crate) files: Tracked<Files>,
+    pub(crate) objects: Objects,
     pub(crate) scratch: Tracked<Scratch>,
     pub(crate) signals: Tracked<Signals>,
 }
@@ -129,6 +130,7 @@ impl Kernel {
         self.threads.has_changed()
             || self.space.has_changed()
             || self.files.has_changed()
+            || self.objects.has_changed()
             || self.scratch.has_changed()
             || self.signals.has_changed()
     }
@@ -137,6 +139,7 @@ impl Kernel {
     pub(crate) fn reset_from(&mut self, snapshot: &Self) -> bool {
         self.space.reset_from(&snapshot.space);
         self.files.reset_from(&snapshot.files);
+        self.objects.reset_from(&snapshot.objects);
         self.scratch.reset_from(&snapshot.scratch);
         self.signals.reset_from(&snapshot.signals);
         self.threads.reset_from(&snapshot.threads)

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! loop {
-//!     match process.schedule(now, memory) {
+//!     match process.schedule(now, host) {
 //!         Run      => run instructions until a system call, a trap or the end of the quantum
 //!         Idle     => wait for the host or the timer
 //!         …        => the process is over
@@ -17,9 +17,11 @@
 //! }
 //! ```
 //!
-//! Nothing here blocks the host's thread: a call that has to wait parks its guest thread.
+//! Nothing here blocks the host's thread: a call that has to wait parks its guest thread, and
+//! `schedule` makes it again on the host's side, without a way into the guest.
 #![forbid(unsafe_code)]
 
+mod arena;
 mod calls;
 mod cpu;
 mod delivery;
@@ -31,8 +33,10 @@ pub mod http1;
 mod image;
 mod kernel;
 mod memory;
+mod objects;
 mod process;
 pub mod protocol;
+mod readiness;
 mod signals;
 mod space;
 mod start;

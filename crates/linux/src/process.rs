@@ -74,7 +74,10 @@ impl<C: Cpu> Process<C> {
             Ok(Flow::Value(value)) => self.cpu().set_result(value),
             Err(Stop::Errno(errno)) => self.cpu().set_result(negated(errno)),
             Err(Stop::MemoryLimit) => return Action::MemoryLimit,
-            Ok(Flow::Parked) => return Action::Resched,
+            Ok(Flow::Parked) => {
+                self.kernel.heed_pending();
+                return Action::Resched;
+            }
             Ok(Flow::Yield) => {
                 self.cpu().set_result(0);
                 self.preempt();
@@ -98,8 +101,10 @@ impl<C: Cpu> Process<C> {
             }
             Ok(Flow::Exit(code)) => return Action::Exit(code),
         }
-        if self.kernel.threads.current().call_deadline.is_some() {
-            self.kernel.threads.change().current_mut().call_deadline = None;
+        let thread = self.kernel.threads.current();
+        if thread.call_deadline.is_some() || thread.timed_out {
+            let thread = self.kernel.threads.change().current_mut();
+            (thread.call_deadline, thread.timed_out) = (None, false);
         }
         match self.deliver_pending(memory) {
             Delivered::Handler => Action::Continue,
@@ -122,31 +127,41 @@ impl<C: Cpu> Process<C> {
     }
 
     /// Wakes threads whose time has come and picks the thread that runs next. The running thread
-    /// goes on if it can.
-    pub fn schedule(&mut self, now: Instant, memory: &mut dyn GuestMemory) -> Schedule {
-        let deadline = self.kernel.threads.next_deadline();
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            self.kernel.threads.change().expire(now);
-        }
-        if self.kernel.threads.current().state != State::Running {
-            if !self.kernel.threads.has_ready() {
-                // None of the deadlines has passed, or a thread would be ready.
-                return if deadline.is_some() || self.kernel.threads.any_waits_for_host() {
-                    Schedule::Idle { until: deadline }
-                } else {
-                    Schedule::Stalled
-                };
+    /// goes on if it can. A call that waited for something that has happened is carried out here.
+    pub fn schedule(&mut self, now: Instant, host: &mut Host<'_>) -> Schedule {
+        loop {
+            let deadline = self.kernel.threads.next_deadline();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                self.kernel.threads.change().expire(now);
             }
-            match self.kernel.threads.change().pick() {
-                Some(Wake::Result(value)) => self.cpu().set_result(value),
-                Some(Wake::Restart) => self.cpu().restart_call(),
-                Some(Wake::AsIs) | None => {}
+            if self.kernel.threads.current().state != State::Running {
+                if !self.kernel.threads.has_ready() {
+                    // None of the deadlines has passed, or a thread would be ready.
+                    return if deadline.is_some() || self.kernel.threads.any_waits_for_host() {
+                        Schedule::Idle { until: deadline }
+                    } else {
+                        Schedule::Stalled
+                    };
+                }
+                match self.kernel.threads.change().pick() {
+                    Some(Wake::Result(value)) => self.cpu().set_result(value),
+                    Some(Wake::Restart) => self.cpu().restart_call(),
+                    Some(Wake::Retry) => match self.call(host) {
+                        // Perhaps somebody else was faster.
+                        Action::Resched => continue,
+                        Action::Killed(signal) => return Schedule::Killed(signal),
+                        Action::MemoryLimit => return Schedule::MemoryLimit,
+                        // No call that waits is a guest call, or ends the process.
+                        Action::Continue | Action::GuestCall { .. } | Action::Exit(_) => {}
+                    },
+                    Some(Wake::AsIs) | None => {}
+                }
             }
-        }
-        match self.deliver_pending(memory) {
-            Delivered::Handler => Schedule::Run,
-            Delivered::Fatal(signal) => Schedule::Killed(signal),
-            Delivered::MemoryLimit => Schedule::MemoryLimit,
+            return match self.deliver_pending(host.memory) {
+                Delivered::Handler => Schedule::Run,
+                Delivered::Fatal(signal) => Schedule::Killed(signal),
+                Delivered::MemoryLimit => Schedule::MemoryLimit,
+            };
         }
     }
 

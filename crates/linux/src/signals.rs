@@ -138,6 +138,24 @@ impl Kernel {
         }
     }
 
+    /// A thread that has parked with a signal to take does not wait.
+    pub(crate) fn heed_pending(&mut self) {
+        let thread = self.threads.current();
+        let mut open = self.pending_signals() & !(thread.mask & !UNBLOCKABLE);
+        while open != 0 {
+            let signal = open.trailing_zeros() as u8 + 1;
+            open &= open - 1;
+            let restart = match self.signals.disposition(signal) {
+                Disposition::Ignore => continue,
+                Disposition::Fatal => false,
+                Disposition::Handle(action) => action.flags & SA_RESTART != 0,
+            };
+            let running = self.threads.running();
+            self.threads.change().interrupt(running, restart);
+            return;
+        }
+    }
+
     /// Takes the next signal that the running thread must act on.
     pub(crate) fn take_signal(&mut self) -> Option<SignalInfo> {
         let thread = self.threads.current();

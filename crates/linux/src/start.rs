@@ -10,6 +10,7 @@ use crate::{
     files::Files,
     guest,
     kernel::{Fixed, Kernel, PID, UID},
+    objects::Objects,
     signals::Signals,
     space::{AddressSpace, Kind, page_up},
     threads::Threads,
@@ -126,6 +127,7 @@ pub(crate) fn start(
         threads: Tracked::new(Threads::new(PID, thread_name(setup.program))),
         space: Tracked::new(space),
         files: Tracked::new(Files::new()),
+        objects: Objects::default(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),
     };

@@ -9,7 +9,7 @@ use syscalls::{riscv64, x86_64};
 use crate::{
     Architecture,
     calls::{
-        descriptors, files, futex, identity, io, mapping, memory, metadata, network, poll,
+        descriptors, epoll, files, futex, identity, io, mapping, memory, metadata, network, poll,
         resources, signals, threads, time,
     },
     kernel::Handler,
@@ -66,6 +66,12 @@ table! {
         poll => poll::poll, "As `ppoll`.";
         pselect6 => poll::pselect6, "As `ppoll`; no exceptional conditions.";
         select => poll::select, "As `ppoll`; the time left is not written back.";
+        epoll_create1 => epoll::epoll_create1, "";
+        epoll_create => epoll::epoll_create, "";
+        epoll_ctl => epoll::epoll_ctl, "`EPOLLET`, `EPOLLONESHOT`; `EPOLLEXCLUSIVE` and `EPOLLWAKEUP` are accepted without effect. Sets in sets up to five deep; in total twice as many watches as descriptors (`ENOSPC`). Files and devices cannot be watched (`EPERM`).";
+        epoll_pwait => epoll::epoll_pwait, "Events come in the order of descriptors.";
+        epoll_pwait2 => epoll::epoll_pwait2, "As `epoll_pwait`.";
+        epoll_wait => epoll::epoll_wait, "As `epoll_pwait`.";
         fsync => files::open_only, "Nothing to write back.";
         fdatasync => files::open_only, "Nothing to write back.";
         fadvise64 => files::open_only, "Accepted without effect.";
@@ -79,6 +85,8 @@ table! {
         fcntl => descriptors::fcntl, "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` (`O_APPEND`, `O_NONBLOCK`), `F_GETPIPE_SZ`; locks always succeed.";
         flock => descriptors::flock, "Always succeeds: nobody else can hold a lock.";
         ioctl => descriptors::ioctl, "`FIONREAD`, `FIONBIO`, `FIOCLEX`, `FIONCLEX`; everything else is `ENOTTY`, as nothing is a terminal.";
+        eventfd2 => descriptors::eventfd2, "`EFD_SEMAPHORE`, `EFD_NONBLOCK`, `EFD_CLOEXEC`.";
+        eventfd => descriptors::eventfd, "As `eventfd2`.";
         pipe2 => descriptors::pipe2, "`O_CLOEXEC`, `O_NONBLOCK`; holds 64 KiB.";
         pipe => descriptors::pipe, "Holds 64 KiB.";
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use crate::{Errno, kernel::negated};
+use crate::{Errno, kernel::negated, readiness::Source};
 
 /// What a parked thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +13,10 @@ pub(crate) enum Event {
     Time,
     /// The engine.
     Host,
-    /// A change of a pipe or the like.
-    Io,
+    /// A change of this object.
+    Change(Source),
+    /// A change of any object.
+    AnyChange,
     /// A signal.
     Signal,
 }
@@ -46,8 +48,10 @@ pub(crate) enum Wake {
     AsIs,
     /// The call has this result.
     Result(u64),
-    /// The call is made again.
+    /// The guest makes the call again.
     Restart,
+    /// The call is made again without the guest.
+    Retry,
 }
 
 /// `struct sigaltstack`.
@@ -75,6 +79,8 @@ pub(crate) struct Thread {
     order: u64,
     /// The deadline of a call that is being made again.
     pub(crate) call_deadline: Option<Instant>,
+    /// That deadline has passed.
+    pub(crate) timed_out: bool,
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
     pub(crate) clear_child_tid: u64,
     /// The blocked signals, signal 1 in bit 0.
@@ -95,6 +101,7 @@ impl Thread {
             wake: Wake::AsIs,
             order: 0,
             call_deadline: None,
+            timed_out: false,
             clear_child_tid: 0,
             mask: 0,
             suspended_mask: None,
@@ -244,7 +251,7 @@ impl Threads {
         if let State::Parked(_) = thread.state {
             thread.state = State::Ready;
             thread.wake = wake;
-            if wake != Wake::Restart {
+            if wake != Wake::Retry {
                 thread.call_deadline = None;
             }
             let tid = thread.tid;
@@ -295,6 +302,7 @@ impl Threads {
         due.sort_unstable();
         for (_, index) in due {
             if let State::Parked(wait) = self.list[index].state {
+                self.list[index].timed_out = wait.on_timeout == Wake::Retry;
                 self.wake(index, wait.on_timeout);
             }
         }

@@ -189,7 +189,14 @@ impl Machine {
                 self.cpu_time += bounds.now - bounds.start;
                 return stop;
             }
-            match self.process.schedule(bounds.now, &mut self.memory) {
+            let mut host = Host {
+                memory: &mut self.memory,
+                console,
+                stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
+                random: &mut self.random,
+                cpu_time: self.cpu_time + bounds.start.elapsed(),
+            };
+            match self.process.schedule(bounds.now, &mut host) {
                 Schedule::Run => {}
                 Schedule::Idle { until } => {
                     self.cpu_time += bounds.start.elapsed();

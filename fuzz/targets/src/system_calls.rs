@@ -230,7 +230,9 @@ impl<C: Calling> Guest<C> {
                     Action::Exit(_) | Action::Killed(_) | Action::MemoryLimit => return End::Over,
                 }
             }
-            match self.process.schedule(self.now, &mut self.memory) {
+            let now = self.now;
+            let scheduled = self.with_host(|process, host| process.schedule(now, host));
+            match scheduled {
                 Schedule::Run if !self.process.cpu().restarts() => {
                     return End::Returned(self.process.cpu().result());
                 }
@@ -254,20 +256,26 @@ impl<C: Calling> Guest<C> {
     }
 
     fn call_once(&mut self) -> Action {
+        let action = self.with_host(|process, host| process.call(host));
+        let over_limit = self.memory.take_over_limit();
+        assert!(over_limit || action != Action::MemoryLimit, "no write went over the limit");
+        action
+    }
+
+    fn with_host<R>(&mut self, run: impl FnOnce(&mut Process<C>, &mut Host<'_>) -> R) -> R {
         let begun = Instant::now();
-        let action = self.process.call(&mut Host {
+        let mut host = Host {
             memory: &mut self.memory,
             console: &Quiet,
             stdin: Some(&mut &b"standard input"[..]),
             random: &mut self.random,
             cpu_time: Duration::from_micros(5),
-        });
+        };
+        let result = run(&mut self.process, &mut host);
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "a call took {took:?}");
         self.check();
-        let over_limit = self.memory.take_over_limit();
-        assert!(over_limit || action != Action::MemoryLimit, "no write went over the limit");
-        action
+        result
     }
 
     fn check(&mut self) {

@@ -2,9 +2,10 @@
 
 use crate::{
     Errno, Host,
-    files::{Description, Pipe, flags},
+    files::{Description, flags},
     guest,
     kernel::{Args, CallResult, DONE, Kernel, fail, value},
+    objects::{Counter, PIPE_CAPACITY, Pipe},
     vfs::Node,
 };
 
@@ -93,7 +94,7 @@ pub(crate) fn fcntl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
             DONE
         }
         GETPIPE_SZ if matches!(description.node, Node::PipeReader(_) | Node::PipeWriter(_)) => {
-            value(crate::files::PIPE_CAPACITY as u64)
+            value(PIPE_CAPACITY as u64)
         }
         _ => fail(Errno::INVAL),
     }
@@ -124,7 +125,7 @@ pub(crate) fn ioctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
         }
         FIONREAD => {
             let left = match &description.node {
-                Node::PipeReader(pipe) => kernel.files.pipe(*pipe)?.bytes.len() as u64,
+                Node::PipeReader(pipe) => kernel.objects.pipes.get(*pipe)?.len() as u64,
                 Node::Stdin => 0,
                 node @ (Node::Host(_) | Node::Scratch(_) | Node::Text(_)) => {
                     kernel.bytes_behind(node, description.offset)?
@@ -147,33 +148,14 @@ pub(crate) fn pipe2(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
     }
     // Look first: a bad pointer leaves nothing behind.
     host.memory.view_mut(args[0], 8)?;
-    let pipes = &mut kernel.files.change().pipes;
-    let index = match pipes.iter().position(Option::is_none) {
-        Some(index) => index,
-        None => {
-            pipes.push(None);
-            pipes.len() - 1
-        }
-    };
-    pipes[index] = Some(Pipe::default());
+    kernel.expect_free(2)?;
+    let index = kernel.objects.pipes.insert(Pipe::default());
     let status = given & flags::NONBLOCK;
     let close_on_exec = given & flags::CLOSE_ON_EXEC != 0;
     let reader = Description::new(Node::PipeReader(index), status);
-    let reader = match kernel.install(reader, close_on_exec) {
-        Ok(reader) => reader,
-        Err(errno) => {
-            kernel.files.change().pipes[index] = None;
-            return fail(errno);
-        }
-    };
+    let reader = kernel.install(reader, close_on_exec)?;
     let writer = Description::new(Node::PipeWriter(index), status | flags::WRITE_ONLY);
-    let writer = match kernel.install(writer, close_on_exec) {
-        Ok(writer) => writer,
-        Err(errno) => {
-            kernel.close(u64::from(reader))?;
-            return fail(errno);
-        }
-    };
+    let writer = kernel.install(writer, close_on_exec)?;
     guest::write_u32(host.memory, args[0], reader)?;
     guest::write_u32(host.memory, args[0] + 4, writer)?;
     DONE
@@ -182,4 +164,22 @@ pub(crate) fn pipe2(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
 /// `pipe` of x86-64.
 pub(crate) fn pipe(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     pipe2(kernel, host, [args[0], 0, 0, 0, 0, 0])
+}
+
+pub(crate) fn eventfd2(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    const SEMAPHORE: u32 = 1;
+    let given = args[1] as u32;
+    if given & !(SEMAPHORE | flags::CLOSE_ON_EXEC | flags::NONBLOCK) != 0 {
+        return fail(Errno::INVAL);
+    }
+    kernel.expect_free(1)?;
+    let counter = Counter::new(args[0] as u32, given & SEMAPHORE != 0);
+    let node = Node::Counter(kernel.objects.counters.insert(counter));
+    let description = Description::new(node, given & flags::NONBLOCK | flags::READ_WRITE);
+    value(kernel.install(description, given & flags::CLOSE_ON_EXEC != 0)?)
+}
+
+/// `eventfd` of x86-64.
+pub(crate) fn eventfd(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    eventfd2(kernel, host, [args[0], 0, 0, 0, 0, 0])
 }

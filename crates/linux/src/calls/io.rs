@@ -2,16 +2,13 @@
 
 use crate::{
     Errno, GuestMemory, Host,
-    files::{PIPE_CAPACITY, flags},
+    files::flags,
     guest::{self, CHUNK, Range},
-    kernel::{Args, CallResult, Flow, Kernel, Stop, fail, value},
+    kernel::{Args, CallResult, Kernel, Stop, fail, value},
+    readiness::Source,
     signals::SIGPIPE,
-    threads::{Event, Wait, Wake},
     vfs::Node,
 };
-
-/// Writes up to this size go into a pipe whole or not at all (`PIPE_BUF`).
-const PIPE_ATOMIC: usize = 4096;
 
 pub(crate) fn read(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     transfer_in(kernel, host, args[0], &single(args[1], args[2])?, None)
@@ -67,8 +64,8 @@ fn single(address: u64, length: u64) -> Result<[Range; 1], Errno> {
 /// What a part of a transfer did.
 enum Part {
     Moved(usize),
-    /// Nothing can be moved now, but later.
-    Wait,
+    /// Nothing can be moved before this changes.
+    Wait(Source),
 }
 
 fn transfer_in(
@@ -92,9 +89,9 @@ fn transfer_in(
     for range in ranges.iter().filter(|range| range.length > 0) {
         let moved = match read_part(kernel, host, &node, *range, start.saturating_add(total)) {
             Ok(Part::Moved(moved)) => moved,
-            Ok(Part::Wait) if total > 0 => break,
-            Ok(Part::Wait) if nonblock => return fail(Errno::AGAIN),
-            Ok(Part::Wait) => return Ok(park_for_io(kernel)),
+            Ok(Part::Wait(_)) if total > 0 => break,
+            Ok(Part::Wait(_)) if nonblock => return fail(Errno::AGAIN),
+            Ok(Part::Wait(source)) => return Ok(kernel.wait_for(source)),
             Err(Stop::Errno(_)) if total > 0 => break,
             Err(stop) => return Err(stop),
         };
@@ -108,16 +105,6 @@ fn transfer_in(
         kernel.files.change().get_mut(fd)?.offset = start.saturating_add(total);
     }
     value(total)
-}
-
-fn park_for_io(kernel: &mut Kernel) -> Flow {
-    kernel.threads.change().park(Wait {
-        event: Event::Io,
-        deadline: None,
-        on_timeout: Wake::Result(0),
-        restartable: true,
-    });
-    Flow::Parked
 }
 
 pub(super) fn is_seekable(node: &Node) -> bool {
@@ -147,6 +134,7 @@ fn read_part(
             Ok(Part::Moved(device.read(host.memory.view_mut(address, length)?, host.random)))
         }
         Node::PipeReader(index) => read_pipe(kernel, host.memory, *index, range),
+        Node::Counter(index) => read_counter(kernel, host.memory, *index, range),
         Node::Text(_) | Node::Host(_) | Node::Scratch(_) => {
             // Do not touch more pages than there are bytes.
             let length = length.min(kernel.bytes_behind(node, offset)?);
@@ -157,6 +145,7 @@ fn read_part(
             Ok(Part::Moved(kernel.read_node(node, buffer, offset)?))
         }
         Node::MountDirectory => Err(Errno::ISDIR.into()),
+        Node::Epoll(_) => Err(Errno::INVAL.into()),
         Node::Console(_) | Node::PipeWriter(_) => Err(Errno::BADF.into()),
     }
 }
@@ -201,18 +190,67 @@ fn read_pipe(
     index: usize,
     range: Range,
 ) -> Result<Part, Stop> {
-    let pipe = kernel.files.pipe(index)?;
-    if pipe.bytes.is_empty() {
-        return Ok(if pipe.writers == 0 { Part::Moved(0) } else { Part::Wait });
+    let pipe = kernel.objects.pipes.get(index)?;
+    if pipe.len() == 0 {
+        let at_end = pipe.writers == 0;
+        return Ok(if at_end { Part::Moved(0) } else { Part::Wait(Source::Pipe(index)) });
     }
-    let length = range.length.min(pipe.bytes.len() as u64);
+    let length = range.length.min(pipe.len() as u64);
     let buffer = memory.view_mut(range.address, length)?;
-    let pipe = kernel.files.change().pipe_mut(index)?;
-    for (byte, taken) in buffer.iter_mut().zip(pipe.bytes.drain(..length as usize)) {
-        *byte = taken;
-    }
-    kernel.wake_io();
+    kernel.objects.pipes.change(index)?.take(buffer);
+    kernel.notify(Source::Pipe(index));
     Ok(Part::Moved(length as usize))
+}
+
+/// The size of what is read from and written to an eventfd.
+const COUNTER: u64 = 8;
+
+fn read_counter(
+    kernel: &mut Kernel,
+    memory: &mut dyn GuestMemory,
+    index: usize,
+    range: Range,
+) -> Result<Part, Stop> {
+    if range.length < COUNTER {
+        return Err(Errno::INVAL.into());
+    }
+    let source = Source::Counter(index);
+    let Some(number) = kernel.objects.counters.get(index)?.available() else {
+        return Ok(Part::Wait(source));
+    };
+    guest::write_words(memory, range.address, &[number])?;
+    kernel.objects.counters.change(index)?.take(number);
+    kernel.notify(source);
+    Ok(Part::Moved(COUNTER as usize))
+}
+
+fn write_counter(kernel: &mut Kernel, bytes: &[u8], index: usize) -> Result<Part, Stop> {
+    let number = bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Errno::INVAL)?;
+    let source = Source::Counter(index);
+    if !kernel.objects.counters.get(index)?.has_room(number)? {
+        return Ok(Part::Wait(source));
+    }
+    kernel.objects.counters.change(index)?.add(number);
+    kernel.notify(source);
+    Ok(Part::Moved(COUNTER as usize))
+}
+
+fn write_pipe(kernel: &mut Kernel, bytes: &[u8], index: usize) -> Result<Part, Stop> {
+    let pipe = kernel.objects.pipes.get(index)?;
+    if pipe.readers == 0 {
+        let running = kernel.threads.running();
+        kernel.send_signal(Some(running), SIGPIPE);
+        return Err(Errno::PIPE.into());
+    }
+    let source = Source::Pipe(index);
+    match pipe.room_for(bytes.len()) {
+        0 => Ok(Part::Wait(source)),
+        length => {
+            kernel.objects.pipes.change(index)?.put(&bytes[..length]);
+            kernel.notify(source);
+            Ok(Part::Moved(length))
+        }
+    }
 }
 
 fn transfer_out(
@@ -240,9 +278,9 @@ fn transfer_out(
     for range in ranges.iter().filter(|range| range.length > 0) {
         let moved = match write_part(kernel, host, &node, *range, start.saturating_add(total)) {
             Ok(Part::Moved(moved)) => moved,
-            Ok(Part::Wait) if total > 0 => break,
-            Ok(Part::Wait) if status & flags::NONBLOCK != 0 => return fail(Errno::AGAIN),
-            Ok(Part::Wait) => return Ok(park_for_io(kernel)),
+            Ok(Part::Wait(_)) if total > 0 => break,
+            Ok(Part::Wait(_)) if status & flags::NONBLOCK != 0 => return fail(Errno::AGAIN),
+            Ok(Part::Wait(source)) => return Ok(kernel.wait_for(source)),
             Err(Stop::Errno(_)) if total > 0 => break,
             Err(stop) => return Err(stop),
         };
@@ -272,22 +310,9 @@ fn write_part(
             let now = super::metadata::now();
             kernel.scratch.change().write_at(*id, bytes, offset, now)?;
         }
-        Node::PipeWriter(index) => {
-            let pipe = kernel.files.pipe(*index)?;
-            if pipe.readers == 0 {
-                let running = kernel.threads.running();
-                kernel.send_signal(Some(running), SIGPIPE);
-                return Err(Errno::PIPE.into());
-            }
-            let room = PIPE_CAPACITY - pipe.bytes.len();
-            if room == 0 || (bytes.len() <= PIPE_ATOMIC && room < bytes.len()) {
-                return Ok(Part::Wait);
-            }
-            let length = bytes.len().min(room);
-            kernel.files.change().pipe_mut(*index)?.bytes.extend(&bytes[..length]);
-            kernel.wake_io();
-            return Ok(Part::Moved(length));
-        }
+        Node::PipeWriter(index) => return write_pipe(kernel, bytes, *index),
+        Node::Counter(index) => return write_counter(kernel, bytes, *index),
+        Node::Epoll(_) => return Err(Errno::INVAL.into()),
         _ => return Err(Errno::BADF.into()),
     }
     Ok(Part::Moved(bytes.len()))

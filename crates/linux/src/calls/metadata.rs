@@ -78,6 +78,10 @@ impl Kernel {
             Node::PipeReader(pipe) | Node::PipeWriter(pipe) => {
                 Stat::synthetic(FileType::Fifo, 0o600, STREAM_INODE + 1 + *pipe as u64)
             }
+            // As Linux's anonymous inodes: no type, and all the same.
+            Node::Counter(_) | Node::Epoll(_) => {
+                Stat::synthetic(FileType::Anonymous, 0o600, MOUNT_INODES - 2)
+            }
             Node::Device(device) => device_stat(*device, MOUNT_INODES - 1),
             Node::Text(_) => Stat::synthetic(FileType::Regular, 0o444, MOUNT_INODES - 1),
             Node::Host(file) => file.stat()?,

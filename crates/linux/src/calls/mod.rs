@@ -1,6 +1,7 @@
 //! The system calls, by subject.
 
 pub(crate) mod descriptors;
+pub(crate) mod epoll;
 pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod identity;

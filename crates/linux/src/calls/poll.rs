@@ -5,20 +5,10 @@ use std::time::{Duration, Instant};
 use crate::{
     Errno, GuestMemory, Host,
     calls::futex::{deadline_after, relative},
-    files::PIPE_CAPACITY,
     guest,
     kernel::{Args, CallResult, Flow, Kernel, Stop, fail, value},
-    threads::{Event, Wait, Wake},
-    vfs::Node,
+    readiness::condition,
 };
-
-const POLLIN: u16 = 1;
-const POLLOUT: u16 = 4;
-const POLLERR: u16 = 8;
-const POLLHUP: u16 = 16;
-const POLLNVAL: u16 = 32;
-/// What is reported without being asked for.
-const ALWAYS: u16 = POLLERR | POLLHUP | POLLNVAL;
 
 /// The size of `struct pollfd`, in bytes.
 const ENTRY: u64 = 8;
@@ -27,55 +17,29 @@ const ENTRY: u64 = 8;
 const SET_DESCRIPTORS: u64 = 1024;
 
 impl Kernel {
-    /// What a descriptor can do now.
-    fn readiness(&self, fd: u64) -> u16 {
-        let Ok(description) = self.files.get(fd) else { return POLLNVAL };
-        match &description.node {
-            Node::PipeReader(index) => match self.files.pipe(*index) {
-                Ok(pipe) => {
-                    let data = if pipe.bytes.is_empty() { 0 } else { POLLIN };
-                    data | if pipe.writers == 0 { POLLHUP } else { 0 }
-                }
-                Err(_) => POLLNVAL,
-            },
-            Node::PipeWriter(index) => match self.files.pipe(*index) {
-                Ok(pipe) if pipe.readers == 0 => POLLERR | POLLOUT,
-                Ok(pipe) if pipe.bytes.len() < PIPE_CAPACITY => POLLOUT,
-                Ok(_) => 0,
-                Err(_) => POLLNVAL,
-            },
-            Node::Console(_) => POLLOUT,
-            Node::Stdin => POLLIN,
-            _ => POLLIN | POLLOUT,
+    /// The signal mask that a `p` call has while it waits.
+    pub(super) fn waiting_mask(
+        memory: &dyn GuestMemory,
+        set: u64,
+        size: u64,
+    ) -> Result<Option<u64>, Stop> {
+        match (set, size) {
+            (0, _) => Ok(None),
+            (set, 8) => Ok(Some(guest::read_u64(memory, set)?)),
+            _ => Err(Errno::INVAL.into()),
         }
     }
 
-    /// Parks the thread until something changes or the deadline.
-    fn wait_for_change(&mut self, deadline: Option<Instant>) -> CallResult {
-        // Made again after a change, the call keeps the deadline that it had at first.
-        let deadline = self.threads.current().call_deadline.or(deadline);
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return value(0u32);
+    /// Waits for anything to change, with a signal mask.
+    pub(super) fn wait_with_mask(
+        &mut self,
+        mask: Option<u64>,
+        deadline: Option<Instant>,
+    ) -> CallResult {
+        if let Some(mask) = mask {
+            self.suspend_mask(mask);
         }
-        self.threads.change().park(Wait {
-            event: Event::Io,
-            deadline,
-            on_timeout: Wake::Restart,
-            restartable: false,
-        });
-        Ok(Flow::Parked)
-    }
-
-    /// Applies the signal mask of a `p` call.
-    fn apply_mask(&mut self, memory: &dyn GuestMemory, set: u64, size: u64) -> Result<(), Stop> {
-        if set != 0 {
-            if size != 8 {
-                return Err(Errno::INVAL.into());
-            }
-            let set = guest::read_u64(memory, set)?;
-            self.suspend_mask(set);
-        }
-        Ok(())
+        self.wait_for_any(deadline)
     }
 
     fn poll(&mut self, memory: &mut dyn GuestMemory, fds: u64, count: u64) -> Result<u64, Stop> {
@@ -90,13 +54,16 @@ impl Kernel {
         for entry in entries.as_chunks_mut::<8>().0 {
             let [a, b, c, d, low, high, ..] = *entry;
             let fd = i32::from_le_bytes([a, b, c, d]);
-            let wanted = u16::from_le_bytes([low, high]);
+            let wanted = u32::from(u16::from_le_bytes([low, high])) | condition::ALWAYS;
             let found = match u64::try_from(fd) {
-                Ok(fd) => self.readiness(fd) & (wanted | ALWAYS),
+                Ok(fd) => match self.readiness_of(fd) {
+                    Some(readiness) => readiness.conditions & wanted,
+                    None => condition::INVALID,
+                },
                 // Negative descriptors are skipped.
                 Err(_) => 0,
             };
-            entry[6..].copy_from_slice(&found.to_le_bytes());
+            entry[6..].copy_from_slice(&(found as u16).to_le_bytes());
             ready += u64::from(found != 0);
         }
         Ok(ready)
@@ -107,8 +74,8 @@ pub(crate) fn ppoll(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
     let [fds, count, timeout, mask, mask_size, _] = args;
     let deadline = relative(host.memory, timeout)?;
     let ready = kernel.poll(host.memory, fds, count)?;
-    kernel.apply_mask(host.memory, mask, mask_size)?;
-    if ready > 0 { value(ready) } else { kernel.wait_for_change(deadline) }
+    let mask = Kernel::waiting_mask(host.memory, mask, mask_size)?;
+    if ready > 0 { value(ready) } else { kernel.wait_with_mask(mask, deadline) }
 }
 
 /// `poll` of x86-64.
@@ -121,7 +88,7 @@ pub(crate) fn poll(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Call
         Ok(milliseconds) => deadline_after(Duration::from_millis(milliseconds)),
         Err(_) => None,
     };
-    kernel.wait_for_change(deadline)
+    kernel.wait_for_any(deadline)
 }
 
 pub(crate) fn pselect6(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
@@ -129,8 +96,8 @@ pub(crate) fn pselect6(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
     let deadline = relative(host.memory, timeout)?;
     let [mask, mask_size] = if mask == 0 { [0, 0] } else { guest::words(host.memory, mask)? };
     let ready = kernel.select(host.memory, count, [read, write, except])?;
-    kernel.apply_mask(host.memory, mask, mask_size)?;
-    kernel.end_select(host.memory, count, [read, write, except], ready, deadline)
+    let mask = Kernel::waiting_mask(host.memory, mask, mask_size)?;
+    kernel.end_select(host.memory, count, [read, write, except], ready, (mask, deadline))
 }
 
 /// `select` of x86-64.
@@ -147,7 +114,7 @@ pub(crate) fn select(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
         }
     };
     let ready = kernel.select(host.memory, count, [read, write, except])?;
-    kernel.end_select(host.memory, count, [read, write, except], ready, deadline)
+    kernel.end_select(host.memory, count, [read, write, except], ready, (None, deadline))
 }
 
 /// The words of three sets of descriptors: read, write, except.
@@ -171,7 +138,8 @@ impl Kernel {
         }
         let mut sets = Sets::default();
         // Nothing here has exceptional conditions.
-        let conditions = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, 0];
+        use condition::{ERROR, HANG_UP, IN, OUT};
+        let conditions = [IN | HANG_UP | ERROR, OUT | ERROR, 0];
         for ((set, address), condition) in sets.iter_mut().zip(addresses).zip(conditions) {
             set.resize(set_words(count) as usize, 0);
             if address == 0 || count == 0 {
@@ -184,10 +152,9 @@ impl Kernel {
             for fd in 0..count {
                 let (word, bit) = (fd as usize / 64, 1 << (fd % 64));
                 if set[word] & bit != 0 {
-                    match self.readiness(fd) {
-                        POLLNVAL => return Err(Errno::BADF.into()),
-                        ready if ready & condition == 0 => set[word] &= !bit,
-                        _ => {}
+                    let readiness = self.readiness_of(fd).ok_or(Errno::BADF)?;
+                    if readiness.conditions & condition == 0 {
+                        set[word] &= !bit;
                     }
                 }
             }
@@ -207,12 +174,12 @@ impl Kernel {
         count: u64,
         addresses: [u64; 3],
         ready: Sets,
-        deadline: Option<Instant>,
+        (mask, deadline): (Option<u64>, Option<Instant>),
     ) -> CallResult {
         let found: u32 = ready.iter().flatten().map(|word| word.count_ones()).sum();
         // The sets that were given must stay as they are until the call's last try.
         if found == 0
-            && let Flow::Parked = self.wait_for_change(deadline)?
+            && let Flow::Parked = self.wait_with_mask(mask, deadline)?
         {
             return Ok(Flow::Parked);
         }

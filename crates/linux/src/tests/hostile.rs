@@ -37,6 +37,10 @@ fn busy() -> Machine {
     machine.open("/tmp", 0o200_000).unwrap();
     let pair = machine.put(&[0; 8]);
     machine.call("pipe2", &[pair, 0]).unwrap();
+    machine.call("eventfd2", &[1, 0]).unwrap();
+    machine.call("epoll_create1", &[0]).unwrap();
+    let event = machine.words(&[5, 0]);
+    machine.call("epoll_ctl", &[8, 1, 7, event]).unwrap();
     machine.call("clone", &[0x1_0900, 0x3_0000, 0, 0, 0]).unwrap();
     machine.mmap(4 * PAGE);
     machine.text("/tmp/file");

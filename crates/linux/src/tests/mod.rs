@@ -3,6 +3,7 @@
 mod files;
 mod hostile;
 mod memory;
+mod readiness;
 mod reset;
 mod signals;
 mod start;
@@ -121,6 +122,13 @@ impl<const X86: bool> Machine<X86> {
 
     /// Makes the call that the running thread stands in front of.
     fn again(&mut self) -> Action {
+        self.with_host(|process, host| process.call(host))
+    }
+
+    fn with_host<R>(
+        &mut self,
+        run: impl FnOnce(&mut Process<FakeCpu<X86>>, &mut Host<'_>) -> R,
+    ) -> R {
         let mut host = Host {
             memory: &mut self.memory,
             console: &self.console,
@@ -128,7 +136,7 @@ impl<const X86: bool> Machine<X86> {
             random: &mut self.random,
             cpu_time: Duration::from_millis(5),
         };
-        self.process.call(&mut host)
+        run(&mut self.process, &mut host)
     }
 
     fn action(&mut self, name: &str, args: &[u64]) -> Action {
@@ -157,7 +165,7 @@ impl<const X86: bool> Machine<X86> {
     }
 
     fn schedule_at(&mut self, now: Instant) -> Schedule {
-        self.process.schedule(now, &mut self.memory)
+        self.with_host(|process, host| process.schedule(now, host))
     }
 
     fn mmap(&mut self, length: u64) -> u64 {

@@ -6,10 +6,11 @@ use super::*;
 fn state(process: &Process<FakeCpu>) -> String {
     let kernel = &process.kernel;
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         *kernel.threads,
         *kernel.space,
         *kernel.files,
+        kernel.objects,
         *kernel.scratch,
         *kernel.signals,
         process.cpus
@@ -41,11 +42,15 @@ fn a_reset_restores_every_part() {
     let mut machine = Machine::new();
     let kept = machine.open("/tmp/kept", 0o102).unwrap();
     machine.write(kept, b"before").unwrap();
+    machine.call("eventfd2", &[1, 0o4000]).unwrap();
+    machine.call("epoll_create1", &[0]).unwrap();
+    let event = machine.words(&[5 | 1 << 31, 0]);
+    machine.call("epoll_ctl", &[5, 1, 4, event]).unwrap();
     let snapshot = machine.process.clone();
     let before = state(&snapshot);
     machine.process.reset_from(&snapshot);
 
-    let steps: [(&str, Step); 11] = [
+    let steps: [(&str, Step); 14] = [
         ("a thread", |machine| {
             machine.call("clone", &[0x1_0900, 0, 0, 0, 0]).unwrap();
             machine.process.preempt();
@@ -66,7 +71,17 @@ fn a_reset_restores_every_part() {
         ("a pipe", |machine| {
             let pair = machine.put(&[0; 8]);
             machine.call("pipe2", &[pair, 0]).unwrap();
-            machine.write(5, b"secret").unwrap();
+            machine.write(7, b"secret").unwrap();
+        }),
+        ("a counter", |machine| {
+            machine.write(4, &1u64.to_le_bytes()).unwrap();
+        }),
+        ("what an edge has told", |machine| {
+            let buffer = machine.words(&[0; 2]);
+            assert_eq!(machine.call("epoll_pwait", &[5, buffer, 1, 0, 0, 0]), Ok(1));
+        }),
+        ("a watch", |machine| {
+            machine.call("epoll_ctl", &[5, 2, 4, 0]).unwrap();
         }),
         ("a file", |machine| {
             machine.open("/tmp/new", 0o102).unwrap();

@@ -34,6 +34,9 @@ pub(crate) enum Node {
     MountDirectory,
     PipeReader(usize),
     PipeWriter(usize),
+    /// An eventfd.
+    Counter(usize),
+    Epoll(usize),
 }
 
 /// What is mounted at a path.

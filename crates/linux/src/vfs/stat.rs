@@ -12,6 +12,8 @@ pub(crate) enum FileType {
     Link,
     Character,
     Fifo,
+    /// An eventfd and the like.
+    Anonymous,
     /// Something of the host that guests cannot open.
     Other,
 }
@@ -36,6 +38,7 @@ impl FileType {
             Self::Link => 0o120_000,
             Self::Character => 0o020_000,
             Self::Fifo => 0o010_000,
+            Self::Anonymous => 0,
             Self::Other => 0o140_000,
         }
     }

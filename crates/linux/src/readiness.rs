@@ -1,0 +1,144 @@
+//! What descriptions can do now, and how those who wait learn of a change.
+//!
+//! ```text
+//! a call changes an object ─▶ its `Edges` count up
+//!                          └▶ Kernel::notify(source) ─▶ threads parked for it, or for anything
+//!                                                       (poll, select, epoll), are ready to retry
+//! Process::schedule         ─▶ makes the call of such a thread again, on the host's side
+//! ```
+//!
+//! Nothing is queued for those who look: [`Kernel::readiness`] is computed from the objects
+//! whenever somebody asks. So a clone of the objects is all that a snapshot needs.
+
+use std::time::Instant;
+
+use crate::{
+    kernel::{CallResult, Flow, Kernel, value},
+    threads::{Event, Wait, Wake},
+    vfs::Node,
+};
+
+/// Conditions, in the numbers of poll and epoll.
+pub(crate) mod condition {
+    pub(crate) const IN: u32 = 0x1;
+    pub(crate) const OUT: u32 = 0x4;
+    pub(crate) const ERROR: u32 = 0x8;
+    pub(crate) const HANG_UP: u32 = 0x10;
+    pub(crate) const INVALID: u32 = 0x20;
+    /// What a description with input reports: `IN` and `RDNORM`.
+    pub(crate) const INPUT: u32 = IN | 0x40;
+    /// What a description with room reports: `OUT` and `WRNORM`.
+    pub(crate) const OUTPUT: u32 = OUT | 0x100;
+    /// What is reported without being asked for.
+    pub(crate) const ALWAYS: u32 = ERROR | HANG_UP | INVALID;
+}
+
+/// How often a description has become able to do something. Grows only: who remembers a value
+/// knows whether there was something new since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Edges {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+}
+
+impl Edges {
+    /// Everybody is to look again.
+    pub(crate) fn both(&mut self) {
+        self.input += 1;
+        self.output += 1;
+    }
+}
+
+/// What a description can do, and how often it has become able to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Readiness {
+    /// Bits of [`condition`].
+    pub(crate) conditions: u32,
+    pub(crate) edges: Edges,
+}
+
+impl Readiness {
+    /// What never changes has no edges.
+    fn constant(conditions: u32) -> Self {
+        Self { conditions, edges: Edges::default() }
+    }
+}
+
+/// What a thread can wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Pipe(usize),
+    Counter(usize),
+}
+
+impl Kernel {
+    /// What a description of this kind can do now.
+    pub(crate) fn readiness(&self, node: &Node) -> Readiness {
+        let objects = &self.objects;
+        let gone = Readiness::constant(condition::INVALID);
+        match node {
+            Node::PipeReader(index) => objects.pipes.get(*index).map_or(gone, |pipe| pipe.input()),
+            Node::PipeWriter(index) => objects.pipes.get(*index).map_or(gone, |pipe| pipe.output()),
+            Node::Counter(index) => {
+                objects.counters.get(*index).map_or(gone, |counter| counter.readiness())
+            }
+            Node::Epoll(index) => self.epoll_readiness(*index),
+            Node::Console(_) => Readiness::constant(condition::OUTPUT),
+            Node::Stdin => Readiness::constant(condition::INPUT),
+            Node::Device(_)
+            | Node::Text(_)
+            | Node::Host(_)
+            | Node::Scratch(_)
+            | Node::MountDirectory => Readiness::constant(condition::INPUT | condition::OUTPUT),
+        }
+    }
+
+    /// Something about an object has changed: those who wait for it, or for one of many, look
+    /// again.
+    pub(crate) fn notify(&mut self, source: Source) {
+        let concerns = |event| event == Event::Change(source) || event == Event::AnyChange;
+        let waiting = self.threads.waiting(concerns);
+        if !waiting.is_empty() {
+            let threads = self.threads.change();
+            waiting.into_iter().for_each(|index| threads.wake(index, Wake::Retry));
+        }
+    }
+
+    /// What is waited for has changed: those who wait for one of many look again.
+    pub(crate) fn notify_all(&mut self) {
+        let waiting = self.threads.waiting(|event| event == Event::AnyChange);
+        if !waiting.is_empty() {
+            let threads = self.threads.change();
+            waiting.into_iter().for_each(|index| threads.wake(index, Wake::Retry));
+        }
+    }
+
+    /// Parks the thread until an object changes; the call is then made again.
+    pub(crate) fn wait_for(&mut self, source: Source) -> Flow {
+        self.threads.change().park(Wait {
+            event: Event::Change(source),
+            deadline: None,
+            on_timeout: Wake::Retry,
+            restartable: true,
+        });
+        Flow::Parked
+    }
+
+    /// Parks the thread until anything changes, or the deadline; the call is then made again.
+    /// Past the deadline, the result is 0.
+    pub(crate) fn wait_for_any(&mut self, deadline: Option<Instant>) -> CallResult {
+        // Made again after a change, the call keeps the deadline that it had at first.
+        let thread = self.threads.current();
+        let deadline = thread.call_deadline.or(deadline);
+        if thread.timed_out || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return value(0u32);
+        }
+        self.threads.change().park(Wait {
+            event: Event::AnyChange,
+            deadline,
+            on_timeout: Wake::Retry,
+            restartable: false,
+        });
+        Ok(Flow::Parked)
+    }
+}
