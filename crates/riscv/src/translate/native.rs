@@ -54,6 +54,13 @@ impl NativeCode {
         (self.base as usize, self.length)
     }
 
+    /// What was put there, and what fills the last page.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is readable as long as `self` lives, and not written.
+        unsafe { std::slice::from_raw_parts(self.base, self.length) }
+    }
+
     /// Runs translated code through the trampoline at the start of the code, until it comes back.
     /// The frame of the space must be filled in, with registers that belong to the entry. A load
     /// that faults leaves as other instructions do that the interpreter has to execute.

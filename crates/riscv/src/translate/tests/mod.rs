@@ -17,6 +17,7 @@ pub(crate) use trace::Trace;
 
 use std::{
     env,
+    fmt::Write as _,
     io::{self, Write as _},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -57,4 +58,19 @@ fn seed() -> u64 {
     let seed = env::var("SANDTIDE_SEED").map_or_else(|_| days(), |seed| seed.parse().unwrap());
     let _ = writeln!(io::stderr(), "SANDTIDE_SEED={seed}");
     seed
+}
+
+impl Translation {
+    /// Its code, and a line for each guest address that has an entry: guest address, offset, number.
+    fn dump(&self) -> (Vec<u8>, String) {
+        let mut text = String::new();
+        let (start, bytes) = self.entries.range();
+        for pc in (start..start + bytes).step_by(2) {
+            if let Some(entry) = self.entries.at(pc) {
+                let offset = entry.function - self.code.range().0;
+                let _ = writeln!(text, "{pc:x} {offset:x} {}", entry.resume);
+            }
+        }
+        (self.code.bytes().to_vec(), text)
+    }
 }

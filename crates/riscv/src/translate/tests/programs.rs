@@ -208,3 +208,17 @@ fn summaries() {
         let _ = writeln!(io::stderr(), "{path}: {:?}", machine.host_code.status());
     }
 }
+
+#[test]
+#[ignore = "writes the host code of programs to `SANDTIDE_DUMP`, to be disassembled"]
+fn dumps() {
+    let paths = env::var("SANDTIDE_LOCKSTEP").unwrap_or_default();
+    let directory = PathBuf::from(env::var("SANDTIDE_DUMP").unwrap_or_default());
+    for path in paths.split(':').filter(|path| !path.is_empty()) {
+        let machine = placed(Path::new(path), Translate::Auto);
+        let name = Path::new(path).file_stem().unwrap();
+        let (code, entries) = machine.host_code.get().unwrap().dump();
+        fs::write(directory.join(name).with_extension("bin"), code).unwrap();
+        fs::write(directory.join(name).with_extension("entries"), entries).unwrap();
+    }
+}
