@@ -72,6 +72,8 @@ impl<'a> Lowering<'a> {
         let results = self.builder.inst_results(call).to_vec();
         self.receive(&results[1..]);
         self.dirty = Registers::NONE;
+        // No register lasts over a call.
+        self.base = None;
         let is_back = self.builder.ins().icmp_imm(IntCC::Equal, results[0], back as i64);
         let (go, other) = (self.builder.create_block(), self.builder.create_block());
         self.set_cold(other);

@@ -228,7 +228,7 @@ impl<'a> Lowering<'a> {
         self.is_lazy = plan.is_lazy;
         let is_short = block.instructions.len() <= SHORT;
         self.base = None;
-        self.base = (self.is_lazy && is_short).then(|| self.base());
+        self.base = (!self.is_lazy || is_short).then(|| self.base());
         match self.inherited[index].take() {
             Some(Inherited { pending, facts, narrow, singles, at_hand }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);

@@ -56,10 +56,10 @@ impl<'a> Lowering<'a> {
         let inst = dfg.value_def(dfg.resolve_aliases(value)).inst();
         let (mut value, mut constant) = (value, constant);
         if let Some(inst) = inst
-            && let InstructionData::Binary { opcode: Opcode::Iadd, args } = dfg.insts[inst]
-            && let Some(other) = self.known(args[1])
+            && let InstructionData::BinaryImm64 { opcode: Opcode::IaddImm, arg, imm } =
+                dfg.insts[inst]
         {
-            (value, constant) = (args[0], constant.wrapping_add(other));
+            (value, constant) = (arg, constant.wrapping_add(imm.bits()));
         }
         if constant == 0 { value } else { self.builder.ins().iadd_imm(value, constant) }
     }
