@@ -26,10 +26,7 @@ pub fn target() -> &'static Path {
 }
 
 /// The binary under test: `$SANDTIDE_BIN`, or what `cargo build -p sandtide-cli` made.
-///
-/// # Panics
-/// If there is none.
-pub fn sandtide() -> &'static Path {
+fn path() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let (binary, remedy) = match env::var_os("SANDTIDE_BIN") {
@@ -41,10 +38,20 @@ pub fn sandtide() -> &'static Path {
     })
 }
 
+/// The binary under test, to be run. What it keeps by itself goes to a directory of the tests.
+///
+/// # Panics
+/// If there is none.
+pub fn sandtide() -> Command {
+    let mut command = Command::new(path());
+    command.env("CACHE_DIRECTORY", target().join("tests-cache"));
+    command
+}
+
 /// A subcommand that runs guests: `serve`, `run` or `call`. `SANDTIDE_TRANSLATE` says whether they
 /// are translated (`auto`, `off`), as `--translate` does; without it, they are as configured.
 pub fn running(subcommand: &str) -> Command {
-    let mut command = Command::new(sandtide());
+    let mut command = sandtide();
     command.arg(subcommand);
     if let Some(mode) = env::var_os("SANDTIDE_TRANSLATE") {
         command.arg("--translate").arg(mode);
@@ -68,7 +75,7 @@ pub struct Run {
 impl Run {
     /// Runs `sandtide` with these arguments and nothing on its standard input.
     pub fn sandtide<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
-        let mut command = Command::new(sandtide());
+        let mut command = sandtide();
         command.args(args);
         Self::of(&mut command, b"")
     }

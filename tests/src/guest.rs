@@ -44,7 +44,7 @@ pub fn built_by(compiler: &str, source: &Path) -> PathBuf {
     lock.lock().expect("files can be locked");
     if !program.is_file() {
         let unfinished = program.with_extension("unfinished");
-        let mut command = Command::new(sandtide());
+        let mut command = sandtide();
         command.args(["build", "--compiler", compiler]).arg(source).arg("-o").arg(&unfinished);
         command.current_dir(top());
         let run = Run::of(&mut command, b"");
@@ -120,7 +120,7 @@ pub fn native(source: &Path) -> Option<PathBuf> {
 fn has_kvm() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let run = Run::of(Command::new(sandtide()).args(["check", "--engines"]), b"");
+        let run = Run::of(sandtide().args(["check", "--engines"]), b"");
         let found = run.stdout.lines().any(|line| line.starts_with("kvm  ok"));
         assert!(found || env::var_os("SANDTIDE_REQUIRE_KVM").is_none(), "no KVM: {}", run.stderr);
         if !found {

@@ -333,9 +333,7 @@ fn files_that_are_no_programs_are_refused_with_a_reason() {
     // Alone, there is nothing to serve.
     for (name, _) in &bad {
         let serve = Run::of(
-            std::process::Command::new(sandtide())
-                .args(["serve", "--listen", "127.0.0.1:0"])
-                .arg(directory.path().join(name)),
+            sandtide().args(["serve", "--listen", "127.0.0.1:0"]).arg(directory.path().join(name)),
             b"",
         );
         assert_eq!(serve.code, Some(1), "{name}: {serve:?}");

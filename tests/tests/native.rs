@@ -38,7 +38,7 @@ fn programs_do_in_a_virtual_machine_what_they_do_on_linux() {
         let (name, value) = VARIABLE;
         let mut bare = Command::new(&program);
         let expected = ended(bare.args(ARGUMENTS).env_clear().env(name, value));
-        let mut command = Command::new(sandtide());
+        let mut command = sandtide();
         command.args(["run", "--env", &format!("{name}={value}")]).arg(&program).args(ARGUMENTS);
         let found = ended(&mut command);
         if found != expected {
@@ -85,7 +85,7 @@ fn a_program_that_is_not_for_kvm_says_why() {
     let program = directory.path().join("dynamic");
     let built = Command::new("cc").arg(&source).arg("-o").arg(&program).status();
     assert!(built.expect("a compiler was found").success());
-    let run = Run::of(Command::new(sandtide()).arg("run").arg(&program), b"");
+    let run = Run::of(sandtide().arg("run").arg(&program), b"");
     assert_eq!(run.code, Some(125), "{}", run.stderr);
     assert!(run.stderr.contains("dynamically linked"), "{}", run.stderr);
     assert!(run.stderr.contains("hint: link it with `-static`"), "{}", run.stderr);

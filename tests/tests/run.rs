@@ -1,6 +1,6 @@
 //! `sandtide run` and `sandtide call`: what goes in, what comes out, and the exit code.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use sandtide_tests::{
     Run,
@@ -10,7 +10,7 @@ use sandtide_tests::{
 
 fn run(program: &Path, options: &[&str], args: &[&str], stdin: &[u8]) -> Run {
     let says_how = options.contains(&"--translate");
-    let mut command = if says_how { Command::new(sandtide()) } else { running("run") };
+    let mut command = if says_how { sandtide() } else { running("run") };
     if says_how {
         command.arg("run");
     }
