@@ -9,7 +9,7 @@ use std::{
 use kvm_ioctls::Kvm;
 use rand::rngs::StdRng;
 use sandtide_engine::{Console, EngineError, Fault, Limits, Location, Trap, TrapCause, Turn};
-use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
+use sandtide_linux::{Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo};
 
 use crate::{
     exception,
@@ -205,7 +205,7 @@ impl Machine {
                 console,
                 stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
                 random: &mut self.random,
-                cpu_time: self.cpu_time + bounds.start.elapsed(),
+                cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
             };
             match self.process.schedule(bounds.now, &mut host) {
                 Schedule::Run => {}
@@ -393,7 +393,7 @@ impl Machine {
             console,
             stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
             random: &mut self.random,
-            cpu_time: self.cpu_time + bounds.start.elapsed(),
+            cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
         });
         if action == Action::Resched {
             // A thread that has ended leaves nothing to save.

@@ -22,7 +22,23 @@ pub struct Host<'a> {
     /// a reset.
     pub random: &'a mut dyn RngCore,
     /// CPU time that this sandbox has used, for the process clocks.
-    pub cpu_time: Duration,
+    pub cpu_time: CpuTime,
+}
+
+/// CPU time that goes on: the clock is read only by who wants to know.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuTime {
+    /// What was used before.
+    pub before: Duration,
+    /// When the guest has gone on.
+    pub since: Instant,
+}
+
+impl CpuTime {
+    /// All of it until now.
+    pub(crate) fn total(self) -> Duration {
+        self.before + self.since.elapsed()
+    }
 }
 
 /// What the engine does after a system call.

@@ -48,7 +48,7 @@ mod tracked;
 mod vfs;
 
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
-pub use host::{Action, Delivered, Host, Schedule};
+pub use host::{Action, CpuTime, Delivered, Host, Schedule};
 pub use image::{DEFAULT_STACK, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError};
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
 pub use process::Process;

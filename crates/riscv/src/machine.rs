@@ -8,7 +8,7 @@ use std::{
 
 use rand::rngs::StdRng;
 use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause, Turn};
-use sandtide_linux::{Action, Cpu as _, Delivered, Host, Process, Schedule, SignalInfo};
+use sandtide_linux::{Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo};
 
 use crate::{
     isa::{Code, Cpu, Exit},
@@ -194,7 +194,7 @@ impl Machine {
                 console,
                 stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
                 random: &mut self.random,
-                cpu_time: self.cpu_time + bounds.start.elapsed(),
+                cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
             };
             match self.process.schedule(bounds.now, &mut host) {
                 Schedule::Run => {}
@@ -307,7 +307,7 @@ impl Machine {
             console,
             stdin: stdin.as_deref_mut().map(|stdin| stdin as _),
             random: &mut self.random,
-            cpu_time: self.cpu_time + bounds.start.elapsed(),
+            cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
         });
         // What is traced is the same however busy the machine is.
         #[cfg(test)]

@@ -20,8 +20,8 @@ use arbitrary::Unstructured;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 use sandtide_linux::{
-    Action, Cpu, Delivered, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup, Schedule,
-    Segment, SignalInfo,
+    Action, Cpu, CpuTime, Delivered, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup,
+    Schedule, Segment, SignalInfo,
 };
 
 use crate::{
@@ -269,7 +269,7 @@ impl<C: Calling> Guest<C> {
             console: &Quiet,
             stdin: Some(&mut &b"standard input"[..]),
             random: &mut self.random,
-            cpu_time: Duration::from_micros(5),
+            cpu_time: CpuTime { before: Duration::from_micros(5), since: begun },
         };
         let result = run(&mut self.process, &mut host);
         let took = begun.elapsed();

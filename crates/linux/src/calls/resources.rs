@@ -71,7 +71,7 @@ pub(crate) fn getrusage(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) ->
     let mut words = [0; 18];
     match args[0] as i32 {
         SELF | THREAD => {
-            let time = host.cpu_time;
+            let time = host.cpu_time.total();
             words[0] = time.as_secs();
             words[1] = u64::from(time.subsec_micros());
             let used = kernel.fixed.limits.memory.saturating_sub(host.memory.available());

@@ -37,7 +37,7 @@ fn guest_clock(host: &Host<'_>, id: u64) -> Result<Duration, Errno> {
         REALTIME | REALTIME_COARSE | TAI => host_clock(ClockId::Realtime),
         MONOTONIC | MONOTONIC_RAW | MONOTONIC_COARSE | BOOTTIME => host_clock(ClockId::Monotonic),
         // One processor: the threads' times are not told apart.
-        PROCESS_CPU | THREAD_CPU => host.cpu_time,
+        PROCESS_CPU | THREAD_CPU => host.cpu_time.total(),
         _ => return Err(Errno::INVAL),
     })
 }
@@ -86,7 +86,7 @@ pub(crate) fn time(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResul
 pub(crate) fn times(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let ticks = |time: Duration| (time.as_millis() as u64) / (1000 / TICKS);
     if args[0] != 0 {
-        guest::write_words(host.memory, args[0], &[ticks(host.cpu_time), 0, 0, 0])?;
+        guest::write_words(host.memory, args[0], &[ticks(host.cpu_time.total()), 0, 0, 0])?;
     }
     value(ticks(host_clock(ClockId::Monotonic)))
 }

@@ -15,8 +15,8 @@ use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 
 use crate::{
-    Action, Architecture, Errno, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup,
-    Protection, Schedule, Segment, StartError, table,
+    Action, Architecture, CpuTime, Errno, GuestMemory, Host, ImageLayout, PAGE, Process,
+    ProcessSetup, Protection, Schedule, Segment, StartError, table,
     testing::{FakeCpu, FlatMemory, Recorder},
 };
 
@@ -134,7 +134,7 @@ impl<const X86: bool> Machine<X86> {
             console: &self.console,
             stdin: self.input.as_mut().map(|input| input as _),
             random: &mut self.random,
-            cpu_time: Duration::from_millis(5),
+            cpu_time: CpuTime { before: Duration::from_millis(5), since: Instant::now() },
         };
         run(&mut self.process, &mut host)
     }
