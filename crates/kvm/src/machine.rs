@@ -9,7 +9,10 @@ use std::{
 use kvm_ioctls::Kvm;
 use rand::rngs::StdRng;
 use sandtide_engine::{Console, EngineError, Fault, Limits, Location, Trap, TrapCause, Turn};
-use sandtide_linux::{Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo};
+use sandtide_linux::{
+    Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo,
+    serve::{self, Parts},
+};
 
 use crate::{
     exception,
@@ -56,7 +59,7 @@ pub(crate) struct Machine {
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
 pub(crate) struct Bounds<'a> {
     /// Until when there must be an end.
-    pub(crate) deadline: Instant,
+    deadline: Instant,
     /// How long to run until others get their turn.
     slice: Duration,
     start: Instant,
@@ -96,27 +99,7 @@ impl<'a> Bounds<'a> {
 }
 
 /// Why [`Machine::run`] came back.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The running thread has made a guest call.
-    GuestCall {
-        /// The number.
-        number: u64,
-        /// The arguments.
-        arguments: [u64; 6],
-    },
-    /// The slice is used up.
-    Sliced,
-    /// Every thread waits.
-    Idle {
-        /// When a timer wakes one.
-        until: Option<Instant>,
-    },
-    /// The process has left.
-    Exit(u8),
-    /// The process cannot go on.
-    Over(End),
-}
+pub(crate) type Stop = serve::Stop<End>;
 
 /// What follows a call.
 enum Next {
@@ -337,15 +320,6 @@ impl Machine {
         self.vcpu.extended().map(Arc::from).map_err(system("cannot read vector registers"))
     }
 
-    /// The running thread makes its call again when the host has something new.
-    pub(crate) fn wait_for_host(&mut self) -> Result<(), EngineError> {
-        if self.process.threads() > 1 {
-            self.save()?;
-        }
-        self.process.wait_for_host();
-        Ok(())
-    }
-
     /// Another thread gets its turn, if there is one that can run.
     fn preempt(&mut self) -> Result<(), EngineError> {
         if self.stand != Stand::Stubs {
@@ -469,6 +443,46 @@ impl Machine {
                 Fault::Protocol(format!("the virtual machine went astray: {what}"))
             }
         }
+    }
+}
+
+impl serve::Machine for Machine {
+    type Cpu = Registers;
+    type Memory = Memory;
+    type Bounds<'a> = Bounds<'a>;
+    type End = End;
+
+    const STALLED: End = End::Stalled;
+    const MEMORY: End = End::Memory;
+
+    fn run(
+        &mut self,
+        bounds: &mut Bounds<'_>,
+        console: &dyn Console,
+        stdin: Option<&mut (dyn Read + Send)>,
+    ) -> Result<Stop, EngineError> {
+        self.run(bounds, console, stdin)
+    }
+
+    fn deadline(bounds: &Bounds<'_>) -> Instant {
+        bounds.deadline
+    }
+
+    fn renew(bounds: &mut Bounds<'_>) {
+        bounds.renew();
+    }
+
+    fn parts(&mut self) -> Parts<'_, Registers, Memory> {
+        let Self { process, memory, random, .. } = self;
+        Parts { process, memory, random }
+    }
+
+    fn wait_for_host(&mut self) -> Result<(), EngineError> {
+        if self.process.threads() > 1 {
+            self.save()?;
+        }
+        self.process.wait_for_host();
+        Ok(())
     }
 }
 

@@ -8,11 +8,11 @@ use std::{
 use sandtide_engine::{
     Console, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox, SpawnError,
 };
-use sandtide_linux::Process;
+use sandtide_linux::{Process, serve::Booted};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    boot::{Booted, boot},
+    boot::boot,
     machine::system,
     memory::Snapshot,
     place::{Host, Placed, place},

@@ -3,17 +3,11 @@
 use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
-use sandtide_abi::call;
-use sandtide_engine::{
-    Console, EngineError, Fault, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage,
-};
-use sandtide_linux::{
-    Cpu as _,
-    protocol::{Delivery, GuestCall, GuestCallContext},
-};
+use sandtide_engine::{Console, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage};
+use sandtide_linux::serve::{Direct, Served};
 
 use crate::{
-    machine::{Bounds, End, Machine, Stop, system},
+    machine::{Bounds, End, Machine, system},
     memory::Memory,
     program::KvmProgram,
 };
@@ -23,12 +17,7 @@ pub(crate) struct KvmSandbox {
     program: Arc<KvmProgram>,
     console: Arc<dyn Console>,
     machine: Machine,
-    delivery: Delivery,
-    /// A guest call that has to be carried out before the guest goes on. After a reset, the one
-    /// in which the snapshot was taken.
-    pending: Option<(u64, [u64; 6])>,
-    /// A call waited for the host: it is made again on the next turn.
-    waited: bool,
+    delivery: Direct,
 }
 
 impl KvmSandbox {
@@ -41,98 +30,41 @@ impl KvmSandbox {
         let (host, process) = (&program.host, program.process.clone());
         let random = StdRng::from_os_rng();
         let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
-        let pending = Some((call::NEXT_REQUEST, program.waiting_call));
-        let delivery = Delivery::default();
-        Ok(Self { program, console, machine, delivery, pending, waited: false })
+        let delivery = Direct::new(program.waiting_call);
+        Ok(Self { program, console, machine, delivery })
     }
 
     fn fault(&mut self, end: End) -> Progress {
         Progress::Ended(Outcome::Fault(self.machine.fault(end, &self.program.limits)))
     }
 
-    /// Carries out a guest call; `Some` if the turn is over.
-    fn guest_call(
-        &mut self,
-        number: u64,
-        arguments: [u64; 6],
-        turn: &mut Turn<'_, '_>,
-    ) -> Result<Option<Progress>, EngineError> {
-        let result = self.delivery.call(
-            number,
-            arguments,
-            &mut GuestCallContext {
-                memory: &mut self.machine.memory,
-                exchange: turn.exchange,
-                cx: turn.cx,
-                random: &mut self.machine.random,
-            },
-        );
-        match result {
-            GuestCall::Return(value) => self.machine.process.cpu().set_result(value),
-            GuestCall::Wait => {
-                self.machine.wait_for_host()?;
-                self.waited = true;
-            }
-            GuestCall::Ended(outcome) => {
-                // A sandbox that is kept goes on behind its answer.
-                self.machine.process.cpu().set_result(0);
-                return Ok(Some(Progress::Ended(outcome)));
-            }
-            GuestCall::MemoryLimit => return Ok(Some(self.fault(End::Memory))),
-        }
-        Ok(None)
-    }
-
-    fn try_run(&mut self, turn: &mut Turn<'_, '_>) -> Result<Progress, EngineError> {
-        if std::mem::take(&mut self.waited) {
-            self.machine.process.wake_host_waiters();
-        }
-        let mut bounds = Bounds::of(turn);
-        let mut call = self.pending.take();
-        loop {
-            if let Some((number, arguments)) = call.take()
-                && let Some(progress) = self.guest_call(number, arguments, turn)?
-            {
-                return Ok(progress);
-            }
-            match self.machine.run(&mut bounds, &*self.console, None)? {
-                Stop::GuestCall { number, arguments } => call = Some((number, arguments)),
-                Stop::Sliced => return Ok(Progress::Sliced),
-                Stop::Idle { until } => return Ok(Progress::Waiting { until }),
-                Stop::Exit(code) => {
-                    return Ok(Progress::Ended(Outcome::Fault(Fault::Exit { code })));
-                }
-                Stop::Over(end) => return Ok(self.fault(end)),
-            }
-        }
-    }
-
     fn begin_exchange(&mut self) {
         if self.machine.process.has_unknown_calls() {
             self.program.count_unknown(self.machine.process.take_unknown_calls());
         }
-        self.delivery = Delivery::default();
-        self.waited = false;
         self.machine.clear_counts();
     }
 }
 
 impl Sandbox for KvmSandbox {
     fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress {
-        match self.try_run(turn) {
-            Ok(progress) => progress,
+        let mut bounds = Bounds::of(turn);
+        match self.delivery.run(&mut self.machine, &mut bounds, &*self.console, turn) {
+            Ok(Served::Progress(progress)) => progress,
+            Ok(Served::Over(end)) => self.fault(end),
             Err(error) => Progress::Ended(Outcome::Engine(error)),
         }
     }
 
     fn reset(&mut self) -> Result<(), ResetError> {
         self.machine.reset(&self.program.process)?;
-        self.pending = Some((call::NEXT_REQUEST, self.program.waiting_call));
+        self.delivery = Direct::new(self.program.waiting_call);
         self.begin_exchange();
         Ok(())
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {
+        self.delivery.keep();
         self.begin_exchange();
         Ok(())
     }

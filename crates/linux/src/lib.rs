@@ -37,6 +37,7 @@ mod objects;
 mod process;
 pub mod protocol;
 mod readiness;
+pub mod serve;
 mod signals;
 mod space;
 mod start;

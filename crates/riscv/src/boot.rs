@@ -6,28 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandtide_abi::call;
-use sandtide_engine::{Console, Events, Fault, Limits, LoadError, Profile, ProgramSource};
-use sandtide_linux::{Cpu as _, protocol::Booting};
+use sandtide_engine::{Console, Fault, Limits, LoadError, Profile, ProgramSource};
+use sandtide_linux::serve::{self, Booted, Unready};
 
 use crate::{
-    machine::{Bounds, End, Machine, Stop},
+    machine::{Bounds, Machine},
     place::{Loaded, place},
     profiler::Profiler,
     symbols::Symbols,
     translator::Translator,
 };
-
-/// Instructions that other threads get, when the first request is waited for, to come to rest.
-const SETTLE: u64 = 100_000_000;
-
-/// What a program has come to when it waits for its first request.
-pub(crate) struct Booted {
-    /// The arguments of the call for it.
-    pub(crate) waiting_call: [u64; 6],
-    /// The events that it handles.
-    pub(crate) events: Events,
-}
 
 /// Runs a program until it waits for its first request.
 pub(crate) fn boot(
@@ -36,73 +24,21 @@ pub(crate) fn boot(
     limits: &Limits,
     console: &dyn Console,
 ) -> Result<Booted, LoadError> {
-    let mut calls = Booting::default();
-    let mut bounds = bounds(limits.boot_instructions, limits.boot_time);
     // The limits in a fault's message are those of the boot.
     let named = Limits {
         wall_time: limits.boot_time,
         instructions: limits.boot_instructions,
         ..limits.clone()
     };
-    let fault = loop {
-        match machine.run(&mut bounds, console, None) {
-            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
-                return settle(machine, arguments, &mut calls, &mut bounds, console)
-                    .map(|waiting_call| Booted { waiting_call, events: calls.events })
-                    .map_err(|end| LoadError::Boot(machine.fault(end, &named, symbols)));
-            }
-            Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
-                Some(result) => machine.process.cpu().set_result(result),
-                None => break misplaced(number, "there is no request yet"),
-            },
-            Stop::Sliced => bounds.renew(),
-            Stop::Idle { until } => wait(until, &mut bounds),
-            Stop::Exit(code) => break Fault::Exit { code },
-            Stop::Over(end) => break machine.fault(end, &named, symbols),
-        }
-    };
-    console.flush();
-    Err(LoadError::Boot(fault))
-}
-
-/// Lets the other threads of a program run until all of them wait, so that no work of theirs is
-/// done again for every request.
-fn settle(
-    machine: &mut Machine,
-    arguments: [u64; 6],
-    calls: &mut Booting,
-    bounds: &mut Bounds<'_>,
-    console: &dyn Console,
-) -> Result<[u64; 6], End> {
-    if machine.process.threads() == 1 {
-        return Ok(arguments);
-    }
-    machine.process.wait_for_host();
-    let enough = machine.instructions.saturating_add(SETTLE);
-    while machine.instructions < enough {
-        match machine.run(bounds, console, None) {
-            Stop::Idle { .. } => break,
-            Stop::Sliced => bounds.renew(),
-            // Another thread makes a guest call of its own.
-            Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
-                Some(result) => machine.process.cpu().set_result(result),
-                // It finds a request soon enough.
-                None => machine.process.wait_for_host(),
-            },
-            Stop::Exit(_) => return Err(End::Stalled),
-            Stop::Over(end) => return Err(end),
-        }
-    }
-    machine.process.wake_host_waiters();
-    loop {
-        match machine.run(bounds, console, None) {
-            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => return Ok(arguments),
-            Stop::GuestCall { .. } => machine.process.wait_for_host(),
-            Stop::Sliced => bounds.renew(),
-            Stop::Idle { .. } | Stop::Exit(_) => return Err(End::Stalled),
-            Stop::Over(end) => return Err(end),
-        }
-    }
+    let booted = serve::boot(machine, &mut bounds(&named), console);
+    booted.map_err(|unready| {
+        console.flush();
+        LoadError::Boot(match unready {
+            Unready::Engine(error) => return LoadError::Engine(error),
+            Unready::Fault(fault) => fault,
+            Unready::Over(end) => machine.fault(end, &named, symbols),
+        })
+    })
 }
 
 /// Runs a program to its end, and fills in a profile if there is one.
@@ -118,23 +54,11 @@ pub(crate) fn execute(
     let symbols = Arc::new(symbols);
     machine.profiler = profile.is_some().then(|| Profiler::new(Arc::clone(&symbols)).into());
     let start = Instant::now();
-    let mut calls = Booting::default();
-    let mut bounds = bounds(limits.instructions, limits.wall_time);
-    let end = loop {
-        match machine.run(&mut bounds, console, Some(&mut *stdin)) {
-            Stop::GuestCall { number, arguments } => {
-                if let Some(result) = calls.call(number, arguments) {
-                    machine.process.cpu().set_result(result);
-                    continue;
-                }
-                let why = "a run has no requests; use `sandtide serve` or `sandtide call`";
-                break Err(misplaced(number, why));
-            }
-            Stop::Sliced => bounds.renew(),
-            Stop::Idle { until } => wait(until, &mut bounds),
-            Stop::Exit(code) => break Ok(code),
-            Stop::Over(end) => break Err(machine.fault(end, limits, &symbols)),
-        }
+    let end = match serve::execute(&mut machine, &mut bounds(limits), console, &mut *stdin) {
+        Ok(code) => Ok(code),
+        Err(Unready::Engine(error)) => return Err(error.into()),
+        Err(Unready::Fault(fault)) => Err(fault),
+        Err(Unready::Over(end)) => Err(machine.fault(end, limits, &symbols)),
     };
     console.flush();
     if let (Some(profile), Some(profiler)) = (profile, machine.profiler) {
@@ -144,20 +68,9 @@ pub(crate) fn execute(
     Ok(end)
 }
 
-fn bounds(instructions: u64, time: Duration) -> Bounds<'static> {
+fn bounds(limits: &Limits) -> Bounds<'static> {
     let now = Instant::now();
-    let deadline = now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(86_400));
-    Bounds::new(instructions, now, deadline, Duration::from_millis(10))
-}
-
-/// Waits for a guest that waits for a timer. Only while loading, off the reactors.
-fn wait(until: Option<Instant>, bounds: &mut Bounds) {
-    let until = until.map_or(bounds.deadline(), |until| until.min(bounds.deadline()));
-    std::thread::sleep(until.saturating_duration_since(Instant::now()));
-    bounds.renew();
-}
-
-fn misplaced(number: u64, why: &str) -> Fault {
-    let name = call::name(number).unwrap_or("?");
-    Fault::Protocol(format!("guest call `{name}`: {why}"))
+    let deadline = now.checked_add(limits.wall_time);
+    let deadline = deadline.unwrap_or_else(|| now + Duration::from_secs(86_400));
+    Bounds::new(limits.instructions, now, deadline, Duration::from_millis(10))
 }

@@ -7,8 +7,11 @@ use std::{
 };
 
 use rand::rngs::StdRng;
-use sandtide_engine::{Console, Fault, Limits, Location, Trap, TrapCause, Turn};
-use sandtide_linux::{Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo};
+use sandtide_engine::{Console, EngineError, Fault, Limits, Location, Trap, TrapCause, Turn};
+use sandtide_linux::{
+    Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo,
+    serve::{self, Parts},
+};
 
 use crate::{
     isa::{Code, Cpu, Exit},
@@ -93,10 +96,6 @@ impl<'a> Bounds<'a> {
         *self = Self { interrupt, ..next };
     }
 
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     fn spend(&mut self, instructions: u64) {
         self.chunk = self.chunk.saturating_sub(instructions);
     }
@@ -117,27 +116,7 @@ impl<'a> Bounds<'a> {
 }
 
 /// Why [`Machine::run`] came back.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The running thread has made a guest call.
-    GuestCall {
-        /// The number.
-        number: u64,
-        /// The arguments.
-        arguments: [u64; 6],
-    },
-    /// The slice is used up.
-    Sliced,
-    /// Every thread waits.
-    Idle {
-        /// When a timer wakes one.
-        until: Option<Instant>,
-    },
-    /// The process has left.
-    Exit(u8),
-    /// The process cannot go on.
-    Over(End),
-}
+pub(crate) type Stop = serve::Stop<End>;
 
 /// How a process ends badly, before anybody looks for where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,6 +315,43 @@ impl Machine {
 
     fn backtrace(&mut self, symbols: &Symbols) -> Vec<Location> {
         symbols.backtrace(self.process.cpu(), &self.memory)
+    }
+}
+
+impl serve::Machine for Machine {
+    type Cpu = Cpu;
+    type Memory = Memory;
+    type Bounds<'a> = Bounds<'a>;
+    type End = End;
+
+    const STALLED: End = End::Stalled;
+    const MEMORY: End = End::Memory;
+
+    fn run(
+        &mut self,
+        bounds: &mut Bounds<'_>,
+        console: &dyn Console,
+        stdin: Option<&mut (dyn Read + Send)>,
+    ) -> Result<Stop, EngineError> {
+        Ok(self.run(bounds, console, stdin))
+    }
+
+    fn deadline(bounds: &Bounds<'_>) -> Instant {
+        bounds.deadline
+    }
+
+    fn renew(bounds: &mut Bounds<'_>) {
+        bounds.renew();
+    }
+
+    fn parts(&mut self) -> Parts<'_, Cpu, Memory> {
+        let Self { process, memory, random, .. } = self;
+        Parts { process, memory, random }
+    }
+
+    fn wait_for_host(&mut self) -> Result<(), EngineError> {
+        self.process.wait_for_host();
+        Ok(())
     }
 }
 

@@ -9,12 +9,12 @@ use sandtide_engine::{
     Console, EngineError, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
     SpawnError, Translation,
 };
-use sandtide_linux::Process;
+use sandtide_linux::{Process, serve::Booted};
 use sandtide_memory::Snapshot;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    boot::{Booted, boot},
+    boot::boot,
     isa::{Code, Cpu},
     place::{Loaded, place},
     sandbox::RiscvSandbox,

@@ -19,7 +19,7 @@ use sandtide_engine::{
 };
 use sandtide_linux::{
     GuestMemory, PAGE, Protection,
-    protocol::{Delivery, GuestCall, GuestCallContext},
+    protocol::{GuestCall, GuestCallContext, GuestCalls},
 };
 
 use crate::{
@@ -56,7 +56,7 @@ pub(crate) fn run(data: &[u8]) {
 struct Guest {
     memory: FakeMemory,
     exchange: Exchange,
-    delivery: Delivery,
+    calls: GuestCalls,
     random: StdRng,
     /// The body's bytes as far as they will arrive, and how many the guest has read.
     body: Vec<u8>,
@@ -81,7 +81,7 @@ impl Guest {
         Self {
             memory,
             exchange,
-            delivery: Delivery::default(),
+            calls: GuestCalls::default(),
             random: StdRng::seed_from_u64(1),
             body: bytes,
             read: 0,
@@ -153,7 +153,7 @@ impl Guest {
         let arguments =
             [address(input), length(input), address(input), 0, 0, u64::from(next::<u8>(input))];
         let written_before = self.exchange.response.written();
-        let result = self.delivery.call(
+        let result = self.calls.call(
             number,
             arguments,
             &mut GuestCallContext {

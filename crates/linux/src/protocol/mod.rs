@@ -30,7 +30,7 @@ pub enum GuestCall {
 
 /// Where the direct protocol stands in one exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Delivery {
+pub struct GuestCalls {
     delivered: bool,
 }
 
@@ -95,7 +95,7 @@ impl Booting {
     }
 }
 
-impl Delivery {
+impl GuestCalls {
     /// Carries out a guest call.
     ///
     /// A pointer to memory that is not the guest's yields `-EFAULT`; an unknown number `-ENOSYS`.

@@ -56,7 +56,7 @@ impl GuestMemory for Flat {
 struct Guest {
     memory: Flat,
     exchange: Exchange,
-    delivery: Delivery,
+    calls: GuestCalls,
     random: StdRng,
 }
 
@@ -66,7 +66,7 @@ impl Guest {
         Self {
             memory: Flat(vec![0; 0x4000]),
             exchange: Exchange::new(ExchangeId(7), parts, body, 1000),
-            delivery: Delivery::default(),
+            calls: GuestCalls::default(),
             random: StdRng::seed_from_u64(1),
         }
     }
@@ -78,7 +78,7 @@ impl Guest {
     }
 
     fn call(&mut self, number: u64, [first, second]: [u64; 2]) -> GuestCall {
-        self.delivery.call(
+        self.calls.call(
             number,
             [first, second, 0, 0, 0, 0],
             &mut GuestCallContext {
@@ -176,7 +176,7 @@ fn random_bytes_differ_between_requests() {
     let take = |guest: &Guest| guest.memory.0[request::RANDOM..][..32].to_vec();
     let mut guest = Guest::delivered();
     let first = take(&guest);
-    guest.delivery = Delivery::default();
+    guest.calls = GuestCalls::default();
     guest.value(call::NEXT_REQUEST, [BASE, 0x1000]);
     assert_ne!(first, take(&guest));
 }
@@ -236,7 +236,7 @@ fn interim_responses_come_before_the_response() {
 fn a_flag_says_what_an_exchange_is_for() {
     let flags = |exchange| {
         let mut guest = Guest::delivered();
-        (guest.exchange, guest.delivery) = (exchange, Delivery::default());
+        (guest.exchange, guest.calls) = (exchange, GuestCalls::default());
         let length = guest.value(call::NEXT_REQUEST, [BASE, 0x1000]) as u64;
         let block = guest.memory.view(BASE, length).unwrap();
         assert_eq!(text(block, request::TARGET), b"*");
