@@ -87,8 +87,7 @@ impl<'a> Lowering<'a> {
                 if !self.plan.blocks[index].is_checked {
                     self.check_budget(index);
                 }
-                self.load_needed(index);
-                self.builder.ins().jump(self.bodies[index], &[]);
+                self.enter(index);
             }
             None => self.elsewhere(back),
         }

@@ -15,6 +15,7 @@ impl<'a> Lowering<'a> {
         let start = self.builder.current_block().map(|block| self.builder.block_params(block));
         let parameters: Vec<Value> = start.unwrap_or(&[]).to_vec();
         self.receive(&parameters);
+        self.copy_base();
         let enough = self.enough(0);
         let (go, short) = (self.builder.create_block(), self.builder.create_block());
         self.set_cold(short);
@@ -39,8 +40,7 @@ impl<'a> Lowering<'a> {
             self.leave(self.pc, leave::STACK);
             self.begin(go);
         }
-        self.load_needed(0);
-        self.builder.ins().jump(self.bodies[0], &[]);
+        self.enter(0);
     }
 
     /// The way to an entry that is not the start.
@@ -76,8 +76,7 @@ impl<'a> Lowering<'a> {
             if !self.plan.blocks[index].is_checked {
                 self.check_budget(index);
             }
-            self.load_needed(index);
-            self.builder.ins().jump(self.bodies[index], &[]);
+            self.enter(index);
         }
     }
 
@@ -89,8 +88,24 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Loads the registers that a block needs, behind a call or in a stub.
-    pub(super) fn load_needed(&mut self, index: usize) {
+    /// Goes on in a block behind a call or a stub, with the registers at hand that it needs.
+    pub(super) fn enter(&mut self, index: usize) {
         self.load_registers(self.plan.blocks[index].needed.without(PASSED_SET));
+        if self.plan.blocks[index].is_lazy && self.holds_base(index) {
+            self.copy_base();
+        }
+        self.builder.ins().jump(self.bodies[index], &[]);
+    }
+
+    /// Whether a block has a host register for the base: values last for a block outside of loops.
+    pub(super) fn holds_base(&self, index: usize) -> bool {
+        let number = self.plan.blocks[index].innermost;
+        number.is_none_or(|number| self.plan.loops[number].holds_base())
+    }
+
+    /// Begins another life of the base in a host register, for a loop.
+    pub(super) fn copy_base(&mut self) {
+        let base = self.builder.ins().get_pinned_reg(types::I64);
+        self.builder.def_var(self.base_variable, base);
     }
 }

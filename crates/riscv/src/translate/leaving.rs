@@ -1,15 +1,26 @@
 //! The ways out of a block: to the interpreter, to other regions, into loops and out of them.
 
 use cranelift_codegen::ir::{
-    BlockArg, ExtFuncData, ExternalName, FuncRef, InstBuilder, UserExternalName, Value,
+    BlockArg, ExtFuncData, ExternalName, FuncRef, InstBuilder, UserExternalName, Value, types,
 };
 
 use super::{
     frame,
-    lower::{HostBlock, Layout, Lowering},
+    lower::{HostBlock, Layout, Lowering, THERE},
     plan::{PASSED, PASSED_SET},
     registers::Registers,
     sites::{LEFT, LoadSite},
+};
+
+/// Where in the frame ways out put what is returned besides the address.
+const RETURNED: [i32; PASSED.len() + 1] = {
+    let mut offsets = [frame::LEFT; PASSED.len() + 1];
+    let mut index = 0;
+    while index < PASSED.len() {
+        offsets[index + 1] = frame::register(PASSED[index]);
+        index += 1;
+    }
+    offsets
 };
 
 impl<'a> Lowering<'a> {
@@ -64,9 +75,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns to the caller, with the address where the guest goes on, from code that is cold.
+    /// What else is returned goes through the frame, so that values of hot code are free to be in
+    /// any host register here.
     pub(super) fn give_back(&mut self, next: Value) {
-        let results: Vec<BlockArg> = self.results(next).into_iter().map(BlockArg::Value).collect();
-        self.builder.ins().jump(self.way_out, &results);
+        let results = self.results(next);
+        for (offset, value) in RETURNED.iter().zip(&results[1..]) {
+            self.store_frame(*offset, *value);
+        }
+        self.builder.ins().jump(self.way_out, &[BlockArg::Value(next)]);
     }
 
     /// What is returned. The dirty registers are stored.
@@ -89,7 +105,12 @@ impl<'a> Lowering<'a> {
     /// The end of all ways out.
     pub(super) fn leave_region(&mut self) {
         self.builder.switch_to_block(self.way_out);
-        let results = self.builder.block_params(self.way_out).to_vec();
+        self.base = None;
+        let mut results = self.builder.block_params(self.way_out).to_vec();
+        let base = self.base();
+        for offset in RETURNED {
+            results.push(self.builder.ins().load(types::I64, THERE, base, offset));
+        }
         self.builder.ins().return_(&results);
     }
 
@@ -124,17 +145,36 @@ impl<'a> Lowering<'a> {
     /// Whether something has to be done between the current block and one behind it.
     pub(super) fn has_passage(&self, index: usize) -> bool {
         let next = &self.plan.blocks[index];
-        if self.is_lazy { !next.is_lazy && self.dirty != Registers::NONE } else { next.is_lazy }
+        match (self.is_lazy, next.is_lazy) {
+            (true, true) => self.plan.split(self.index, index).is_some(),
+            (true, false) => self.dirty != Registers::NONE,
+            (false, is_lazy) => is_lazy,
+        }
     }
 
     /// Goes on in a block of the region: into a loop, with all registers at hand that it needs;
     /// out of one, with all registers in the frame.
     pub(super) fn pass_to(&mut self, index: usize) {
         let next = &self.plan.blocks[index];
-        if self.is_lazy && !next.is_lazy {
-            self.store_dirty();
-        } else if next.is_lazy && !self.is_lazy {
-            self.load_registers(next.needed.without(PASSED_SET).without(self.at_hand));
+        match (self.is_lazy, next.is_lazy) {
+            (true, true) => {
+                if let Some(registers) = self.plan.split(self.index, index) {
+                    self.split(registers);
+                    if self.holds_base(index) {
+                        self.copy_base();
+                    }
+                }
+            }
+            (true, false) => self.store_dirty(),
+            (false, true) => {
+                self.load_registers(next.needed.without(PASSED_SET).without(self.at_hand));
+                let kept = self.at_hand.and(PASSED_SET);
+                self.split(self.plan.split_in_front(index).and_both(kept));
+                if self.holds_base(index) {
+                    self.copy_base();
+                }
+            }
+            (false, false) => {}
         }
         self.builder.ins().jump(self.bodies[index], &[]);
     }

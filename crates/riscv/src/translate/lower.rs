@@ -66,9 +66,6 @@ pub(super) fn helper_signature() -> Signature {
     Signature::new(CallConv::PreserveAll)
 }
 
-/// Instructions of a block that is worth a host register for the base.
-const SHORT: usize = 16;
-
 /// Memory that is there: accesses were checked, or are to the frame or the table.
 pub(super) const THERE: MemFlags = MemFlags::new().with_notrap();
 
@@ -100,6 +97,7 @@ pub(super) fn lower(
     builder.append_block_params_for_function_params(start);
     builder.switch_to_block(start);
     builder.seal_block(start);
+    let base_variable = builder.declare_var(types::I64);
     let left = builder.declare_var(types::I64);
     let x = std::array::from_fn(|_| builder.declare_var(types::I64));
     let f = std::array::from_fn(|_| builder.declare_var(types::F64));
@@ -108,15 +106,15 @@ pub(super) fn lower(
     if layout == Layout::Cold {
         builder.set_cold_block(way_out);
     }
-    for _ in 0..PASSED.len() + 2 {
-        builder.append_block_param(way_out, types::I64);
-    }
+    builder.append_block_param(way_out, types::I64);
     let mut this = Lowering {
         builder,
         region,
         plan,
         around,
         base: None,
+        base_variable,
+        index: 0,
         left,
         x,
         f,
@@ -167,8 +165,12 @@ pub(super) struct Lowering<'a> {
     pub(super) region: &'a Region,
     pub(super) plan: &'a Plan,
     pub(super) around: &'a Surroundings<'a>,
-    /// A copy of the base, in a block of a loop that is short enough to hold on to it.
+    /// A copy of the base, in a block that holds on to it.
     pub(super) base: Option<Value>,
+    /// The same for a whole loop.
+    pub(super) base_variable: Variable,
+    /// The block that is being translated.
+    pub(super) index: usize,
     pub(super) left: Variable,
     pub(super) x: [Variable; 32],
     pub(super) f: [Variable; 32],
@@ -226,9 +228,12 @@ impl<'a> Lowering<'a> {
         self.pc = block.pc;
         self.dirty = plan.dirty;
         self.is_lazy = plan.is_lazy;
-        let is_short = block.instructions.len() <= SHORT;
+        self.index = index;
         self.base = None;
-        self.base = (!self.is_lazy || is_short).then(|| self.base());
+        self.base = self.holds_base(index).then(|| match plan.innermost {
+            Some(_) => self.builder.use_var(self.base_variable),
+            None => self.base(),
+        });
         match self.inherited[index].take() {
             Some(Inherited { pending, facts, narrow, singles, at_hand }) => {
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);

@@ -48,9 +48,30 @@ pub(super) struct BlockPlan {
     /// Registers that it or its successors in loops may need from before, if it is in a loop itself.
     /// Outside of loops, blocks load what they need.
     pub(super) needed: Registers,
+    /// The innermost loop that it is part of: its number in [`Plan::loops`].
+    pub(super) innermost: Option<usize>,
     /// Registers of [`PASSED`] that it or what follows in the region may need from before.
     passed: Registers,
 }
+
+/// A loop.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Loop {
+    /// How many blocks it has, with those of the loops inside.
+    size: usize,
+    /// The registers that its blocks name, without those of the loops inside.
+    pub(super) named: Registers,
+}
+
+impl Loop {
+    /// Whether it leaves a host register free for the base.
+    pub(super) fn holds_base(&self) -> bool {
+        self.named.and_both(Registers::INTEGER).iter().count() <= ROOMY
+    }
+}
+
+/// A loop that names at most so many registers has host registers to spare.
+const ROOMY: usize = 9;
 
 /// The plan of a region.
 pub(super) struct Plan {
@@ -59,6 +80,7 @@ pub(super) struct Plan {
     pub(super) order: Vec<usize>,
     /// The blocks that have entries, by number.
     pub(super) entries: Vec<usize>,
+    pub(super) loops: Vec<Loop>,
     by_pc: HashMap<u64, usize>,
 }
 
@@ -70,11 +92,12 @@ impl Plan {
             blocks: vec![BlockPlan::default(); region.blocks.len()],
             order: Vec::new(),
             entries: Vec::new(),
+            loops: Vec::new(),
             by_pc,
         };
         this.connect(region);
         let position = this.sort();
-        this.find_loops(&position);
+        this.find_loops(region, &position);
         this.find_checks(region, &position);
         this.find_entries(region);
         this.find_dirty(region);
@@ -115,6 +138,27 @@ impl Plan {
         let mut before: Vec<_> = before.collect();
         before.reverse();
         before
+    }
+
+    /// The registers that a way from one block to another has to split the lives of: those that
+    /// the inner one of two loops names, and the other takes over. `None` inside of one loop.
+    pub(super) fn split(&self, from: usize, to: usize) -> Option<Registers> {
+        let [one, other] = [from, to].map(|index| self.blocks[index].innermost);
+        let next = &self.blocks[to];
+        let needed = next.needed.without(PASSED_SET).and(next.passed);
+        let inner = match (one?, other?) {
+            (one, other) if one == other => return None,
+            (one, other) if self.loops[one].size <= self.loops[other].size => one,
+            (_, other) => other,
+        };
+        Some(needed.and_both(self.loops[inner].named))
+    }
+
+    /// The same for a way from outside of loops to a block of one.
+    pub(super) fn split_in_front(&self, to: usize) -> Registers {
+        let next = &self.blocks[to];
+        let named = next.innermost.map(|number| self.loops[number].named).unwrap_or_default();
+        next.needed.without(PASSED_SET).and(next.passed).and_both(named)
     }
 
     /// Whether a block outside of loops may follow.
@@ -204,7 +248,7 @@ impl Plan {
     }
 
     /// Marks the blocks of loops: what reaches a jump backward without passing its target.
-    fn find_loops(&mut self, position: &[usize]) {
+    fn find_loops(&mut self, region: &Region, position: &[usize]) {
         let mut predecessors = vec![Vec::new(); self.blocks.len()];
         for (index, block) in self.blocks.iter().enumerate() {
             for successor in &block.successors {
@@ -220,13 +264,30 @@ impl Plan {
             }
             let mut seen = vec![false; self.blocks.len()];
             seen[head] = true;
-            self.blocks[head].is_lazy = true;
+            let mut members = vec![head];
             while let Some(index) = open.pop() {
                 if !std::mem::replace(&mut seen[index], true) {
-                    self.blocks[index].is_lazy = true;
+                    members.push(index);
                     let inside = |from: &&usize| position[**from] >= position[head];
                     open.extend(predecessors[index].iter().filter(inside));
                 }
+            }
+            let (number, size) = (self.loops.len(), members.len());
+            self.loops.push(Loop { size, named: Registers::NONE });
+            for index in members {
+                let block = &mut self.blocks[index];
+                block.is_lazy = true;
+                if block.innermost.is_none_or(|known| self.loops[known].size > size) {
+                    block.innermost = Some(number);
+                }
+            }
+        }
+        for (block, plan) in region.blocks.iter().zip(&self.blocks) {
+            let Some(number) = plan.innermost else { continue };
+            for insn in &block.instructions {
+                let effects = effects(*insn);
+                let named = &mut self.loops[number].named;
+                *named = named.and(effects.reads).and(effects.writes);
             }
         }
     }

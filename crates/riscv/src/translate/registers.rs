@@ -10,6 +10,9 @@ pub(super) struct Registers(pub(super) u64);
 impl Registers {
     pub(super) const NONE: Self = Self(0);
 
+    /// All integer registers.
+    pub(super) const INTEGER: Self = Self(0xffff_ffff);
+
     /// An integer register. `x0` and the sink are none.
     pub(super) const fn x(index: usize) -> Self {
         if index == 0 || index >= SINK as usize { Self(0) } else { Self(1 << index) }

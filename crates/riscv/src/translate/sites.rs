@@ -362,12 +362,16 @@ fn constant(function: &Function, value: Value) -> Option<i64> {
     }
 }
 
-/// The two parts of a value that is another plus a constant.
+/// The two parts of a value that is another plus a constant, or a copy.
 fn sum(function: &Function, value: Value) -> Option<(Value, i32)> {
-    let InstructionData::Binary { opcode: Opcode::Iadd, args } = *definition(function, value)?
-    else {
+    let InstructionData::Binary { opcode, args } = *definition(function, value)? else {
         return None;
     };
     let [a, b] = args.map(|value| function.dfg.resolve_aliases(value));
-    Some((a, i32::try_from(constant(function, b)?).ok()?))
+    let constant = constant(function, b)?;
+    match opcode {
+        Opcode::Iadd => Some((a, i32::try_from(constant).ok()?)),
+        Opcode::Rotr if constant == 0 => Some((a, 0)),
+        _ => None,
+    }
 }

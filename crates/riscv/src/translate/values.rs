@@ -64,6 +64,22 @@ impl<'a> Lowering<'a> {
         if constant == 0 { value } else { self.builder.ins().iadd_imm(value, constant) }
     }
 
+    /// Lets values live on under other names, so that the host's registers are handed out anew: a
+    /// loop gets them for what it uses, whatever else is kept over it.
+    pub(super) fn split(&mut self, registers: Registers) {
+        // A rotation by nothing is a copy that no other instruction is made to look through.
+        let left = self.builder.use_var(self.left);
+        let copy = self.builder.ins().rotr_imm(left, 0);
+        self.builder.def_var(self.left, copy);
+        for register in registers.and_both(Registers::INTEGER).iter() {
+            let value = self.builder.use_var(self.x[register]);
+            if self.known(value).is_none() {
+                let copy = self.builder.ins().rotr_imm(value, 0);
+                self.builder.def_var(self.x[register], copy);
+            }
+        }
+    }
+
     /// The value of an integer register.
     pub(super) fn x(&mut self, register: usize) -> Value {
         if register == 0 {
