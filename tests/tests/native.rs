@@ -1,6 +1,10 @@
 //! Programs for this machine's own processor: the same on Linux itself and in a virtual machine.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use sandtide_tests::{Client, Request, Run, Server, binary::top, guest::native, sandtide};
 
@@ -74,19 +78,54 @@ fn examples_answer_each_request_from_their_snapshot() {
     assert!(response.text().ends_with("the body"), "{}", response.text());
 }
 
-#[test]
-fn a_program_that_is_not_for_kvm_says_why() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let source = directory.path().join("dynamic.c");
-    fs::write(&source, "int main(void) { return 0; }\n").expect("the directory is ours");
-    if native(&source).is_none() {
-        return;
-    }
-    let program = directory.path().join("dynamic");
-    let built = Command::new("cc").arg(&source).arg("-o").arg(&program).status();
+/// A program that is linked dynamically, compiled from this source; `None` where there is no KVM.
+fn dynamic(directory: &Path, source: &str) -> Option<PathBuf> {
+    let file = directory.join("dynamic.c");
+    fs::write(&file, source).expect("the directory is ours");
+    native(&file)?;
+    let program = directory.join("dynamic");
+    let built = Command::new("cc").arg(&file).arg("-o").arg(&program).arg("-lm").status();
     assert!(built.expect("a compiler was found").success());
-    let run = Run::of(sandtide().arg("run").arg(&program), b"");
+    Some(program)
+}
+
+const DYNAMIC: &str = r#"
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(int count, char **arguments) {
+    char own[4096], here[4096];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length < 0 ? 0 : length] = 0;
+    double (*loaded)(double) = dlsym(dlopen("libm.so.6", RTLD_NOW), "cbrt");
+    printf("%s %s %d %.3f %.3f\n", own, getcwd(here, sizeof here), count, cos(count), loaded(27));
+    printf("%s %d\n", arguments[1], open("/etc/shadow", O_RDONLY) < 0);
+    return 7;
+}
+"#;
+
+#[test]
+fn a_dynamically_linked_program_finds_its_libraries() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().canonicalize().expect("it is there");
+    let Some(program) = dynamic(&path, DYNAMIC) else { return };
+    let mut command = sandtide();
+    let run = Run::of(command.arg("run").arg(&program).arg("one").current_dir(&path), b"");
+    assert_eq!(run.code, Some(7), "{}", run.stderr);
+    let here = path.display();
+    assert_eq!(run.stdout, format!("{here}/dynamic {here} 2 -0.416 3.000\none 1\n"));
+}
+
+#[test]
+fn without_libraries_a_dynamically_linked_program_says_what_it_needs() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = dynamic(directory.path(), "int main(void) { return 0; }\n") else { return };
+    let mut command = sandtide();
+    let run = Run::of(command.args(["run", "--no-libraries"]).arg(&program), b"");
     assert_eq!(run.code, Some(125), "{}", run.stderr);
-    assert!(run.stderr.contains("dynamically linked"), "{}", run.stderr);
-    assert!(run.stderr.contains("hint: link it with `-static`"), "{}", run.stderr);
+    assert!(run.stderr.contains("interpreter `/lib64/ld-linux"), "{}", run.stderr);
+    assert!(run.stderr.contains("hint: let the program read"), "{}", run.stderr);
 }

@@ -78,6 +78,8 @@ fn main() -> anyhow::Result<()> {
         args: vec![path.clone()],
         env: Vec::new(),
         files: Vec::new(),
+        path: "/program".to_owned(),
+        directory: "/".to_owned(),
         translate,
     };
     let limits = Limits {

@@ -37,6 +37,8 @@ fn main() -> anyhow::Result<()> {
         args: vec![path],
         env: Vec::new(),
         files: Vec::new(),
+        path: "/program".to_owned(),
+        directory: "/".to_owned(),
         translate: Translate::default(),
     };
     let limits = Limits::default();

@@ -42,6 +42,8 @@ fn load(source: &str) -> Option<Arc<dyn Program>> {
                 args: vec![source.to_owned()],
                 env: Vec::new(),
                 files: Vec::new(),
+                path: "/program".to_owned(),
+                directory: "/".to_owned(),
                 translate: Translate::default(),
             };
             Some(RiscvEngine::new().load(&source, &Limits::default(), Arc::new(Quiet)).unwrap())

@@ -34,7 +34,7 @@ section! {
     /// What a tenant serves: exactly one of these.
     #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Served / ServedLayer {
-        /// the program's file: a static Linux ELF, for RISC-V as `sandtide build` makes it, or for x86-64
+        /// the program's file: a Linux ELF, for RISC-V as `sandtide build` makes it, or for x86-64
         program: Option<PathBuf> = None, optional(path(), "");
         /// a constant answer without a program
         respond: Option<Respond> = None, optional(table(), "");

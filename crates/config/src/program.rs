@@ -6,7 +6,7 @@ use sandtide_engine::{FileGrant, Translate};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    kind::{Kind, Shown, Word, array, entries, optional, string, word},
+    kind::{Kind, Parsed, Shown, Word, array, boolean, entries, optional, parsed, string, word},
     problem::{Mistake, Mistakes, Placed},
     reader::suggest,
     section::{Definitions, section},
@@ -26,6 +26,10 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// `files`: guest path to host path; what the program may read. Default none.
     pub files: Vec<FileGrant>,
+    /// `libraries`: whether a dynamically linked program may read the machine's. Default yes.
+    pub libraries: bool,
+    /// `directory`: the working directory that it starts in. Default `/`.
+    pub directory: String,
     /// `translate`: whether its code is translated to code of the host.
     pub translate: Translate,
 }
@@ -42,9 +46,16 @@ section! {
         env: Vec<(String, String)> = Vec::new(),
             entries("table of strings", variable, |(name, _)| name);
         /// files and directories that the program may read, and where it sees them. Nothing else of
-        /// the host's files exists for it, and neither `..` nor symbolic links lead out
+        /// the host's files exists for it, and neither `..` nor symbolic links lead out: a link leads
+        /// where the program itself would find its text
         files: Vec<FileGrant> = Vec::new(),
             entries("table, guest path to host path", grant, |grant| &grant.guest);
+        /// whether a dynamically linked program may read what such programs need of this machine:
+        /// its libraries and the public data of its packages ([Programs for x86-64](kvm.md)). Other
+        /// programs get nothing by this
+        libraries: bool = true, boolean();
+        /// the working directory that the program starts in: a path as the program sees it
+        directory: String = "/".to_owned(), guest_path();
         /// whether the program's code is translated to code of the host, or interpreted
         translate: Translate = Translate::default(), word();
     }
@@ -52,8 +63,8 @@ section! {
 
 impl ProgramKeys {
     pub fn program(self, file: PathBuf) -> Program {
-        let Self { engine, args, env, files, translate } = self;
-        Program { file, engine, args, env, files, translate }
+        let Self { engine, args, env, files, libraries, directory, translate } = self;
+        Program { file, engine, args, env, files, libraries, directory, translate }
     }
 }
 
@@ -65,6 +76,8 @@ impl ProgramLayer {
             ("args", self.args.as_ref().map(|key| key.place)),
             ("env", self.env.as_ref().map(|key| key.place)),
             ("files", self.files.as_ref().map(|key| key.place)),
+            ("libraries", self.libraries.as_ref().map(|key| key.place)),
+            ("directory", self.directory.as_ref().map(|key| key.place)),
             ("translate", self.translate.as_ref().map(|key| key.place)),
         ];
         places.into_iter().filter_map(|(value, place)| Some(Placed { value, place: place? }))
@@ -116,6 +129,18 @@ fn variable(name: Placed<String>, value: &Value<'_>) -> Result<(String, String),
 /// Whether a text can be the name of an environment variable.
 pub fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// A path as the guest sees it.
+fn guest_path() -> Parsed<String> {
+    parsed("absolute path", |value| {
+        let path = value.string_without_nul()?;
+        if is_guest_path(&path) {
+            return Ok(path.into_owned());
+        }
+        let mistake = value.mistake(format_args!("`{path}` cannot be a path of the guest"));
+        Err(mistake.hint("it starts with `/` and has no `.` or `..` in it"))
+    })
 }
 
 fn grant(guest: Placed<String>, host: &Value<'_>) -> Result<FileGrant, Mistake> {

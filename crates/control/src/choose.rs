@@ -74,6 +74,18 @@ fn cannot_read(file: &Path, source: io::Error) -> ChooseError {
     if file.is_dir() { ChooseError::Directory(path) } else { ChooseError::Read { path, source } }
 }
 
+/// The file of a program that is named as on a shell: a path, or what `PATH` has by this name where
+/// no such file is here.
+pub fn find(name: &str) -> PathBuf {
+    let here = PathBuf::from(name);
+    if name.contains('/') || here.exists() {
+        return here;
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&directories).map(|directory| directory.join(name));
+    found.find(|file| file.is_file()).unwrap_or(here)
+}
+
 /// The engine with this name, or the first that recognises the program.
 pub fn engine(
     engines: &[Arc<dyn Engine>],

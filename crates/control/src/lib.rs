@@ -11,6 +11,7 @@
 //! | file | what |
 //! |---|---|
 //! | `choose` | which engine runs a file |
+//! | `libraries` | what a dynamically linked program reads of this machine |
 //! | `load` | a file to a program |
 //! | `warm` | is a program fit to serve? |
 //! | `table` | a tenant of the configuration to one of the runtime |
@@ -40,6 +41,7 @@ mod control;
 mod entry;
 mod hook;
 mod keeper;
+pub mod libraries;
 mod load;
 mod loaders;
 mod prepare;

@@ -17,6 +17,7 @@ use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
 
 use crate::{
     choose::{self, ChooseError},
+    libraries::Libraries,
     table::{Content, constant, tenant_log},
     warm::{WarmError, warm},
 };
@@ -142,14 +143,26 @@ pub(crate) fn load_image(
     log: &Arc<TenantLog>,
 ) -> Result<(&'static str, Arc<dyn Program>), LoadFailed> {
     let engine = choose::engine(engines, spec.engine.as_deref(), &spec.file, &image)?;
-    // The guest learns nothing of where the host keeps its program.
-    let own_path = format!("/{}", spec.file.file_name().unwrap_or_default().to_string_lossy());
+    let (path, files) = if spec.libraries && engine.is_dynamic(&image) {
+        // Libraries and data are found from where a program lies.
+        let libraries = Libraries::of(&spec.file)
+            .map_err(|source| ChooseError::Read { path: spec.file.clone(), source })?;
+        let (path, mut files) = (libraries.path.clone(), spec.files.clone());
+        libraries.add_to(&mut files);
+        (path, files)
+    } else {
+        // The guest learns nothing of where the host keeps its program.
+        let name = spec.file.file_name().unwrap_or_default();
+        (format!("/{}", name.to_string_lossy()), spec.files.clone())
+    };
     let source = ProgramSource {
-        args: [std::slice::from_ref(&own_path), &spec.args].concat(),
+        args: [std::slice::from_ref(&path), &spec.args].concat(),
         name: spec.file.display().to_string(),
         image,
+        path,
         env: spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        files: spec.files.clone(),
+        files,
+        directory: spec.directory.clone(),
         translate: spec.translate,
     };
     // An engine that panics must not take the other tenants with it.

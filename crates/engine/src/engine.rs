@@ -14,6 +14,12 @@ pub trait Engine: Send + Sync {
     /// Whether this engine runs programs that look like `image`, from its first bytes.
     fn recognises(&self, image: &[u8]) -> bool;
 
+    /// Whether a program needs files beside its own to start: an interpreter and libraries. Looks
+    /// at the whole file.
+    fn is_dynamic(&self, _image: &[u8]) -> bool {
+        false
+    }
+
     /// Loads, verifies and boots a program, up to the point where it waits for its first request,
     /// and takes its snapshot there. Blocks for as long as that takes: call it off the reactors.
     fn load(

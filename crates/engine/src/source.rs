@@ -20,12 +20,16 @@ pub struct ProgramSource {
     pub name: String,
     /// The program's file.
     pub image: Bytes,
+    /// Its path as the guest sees it: `/proc/self/exe`.
+    pub path: String,
     /// Its arguments, `argv[0]` first.
     pub args: Vec<String>,
     /// Its environment, `NAME=value`. Nothing of the server's own environment.
     pub env: Vec<String>,
     /// The files that it may read.
     pub files: Vec<FileGrant>,
+    /// The working directory that it starts in, an absolute guest path: `/` as a rule.
+    pub directory: String,
     /// Whether its code is translated. Engines that run programs as they are ignore it.
     pub translate: Translate,
 }

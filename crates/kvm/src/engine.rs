@@ -6,7 +6,7 @@ use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Program, Progra
 
 use crate::{boot, place, program};
 
-/// Runs x86-64 programs, static or static-PIE Linux ELF, in virtual machines.
+/// Runs x86-64 programs, static or dynamic Linux ELF, in virtual machines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KvmEngine;
 
@@ -24,6 +24,10 @@ impl Engine for KvmEngine {
 
     fn recognises(&self, image: &[u8]) -> bool {
         place::is_x86_64(image)
+    }
+
+    fn is_dynamic(&self, image: &[u8]) -> bool {
+        place::is_dynamic(image)
     }
 
     fn load(

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use kvm_bindings::KVM_MAX_CPUID_ENTRIES;
 use kvm_ioctls::Kvm;
 use object::elf::EM_X86_64;
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{Limits, LoadError, ProgramSource};
 use sandtide_linux::{
-    DEFAULT_STACK, PAGE, Process, ProcessSetup,
-    elf::{self, Target},
+    DEFAULT_STACK, Hardware, PAGE, Process, ProcessSetup, StartError,
+    elf::{self, Image, Target},
+    read_granted,
 };
 
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
     memory::Memory,
     paging::USER_END,
     probe,
-    registers::Registers,
+    registers::{Registers, SIGNAL_STACK},
     stubs::CallEntry,
 };
 
@@ -26,8 +28,15 @@ const TARGET: Target = Target {
     pie_base: 0x40_0000,
     highest: USER_END - (8 << 30),
     link_lower: "guest memory is 36 bits wide: link below 0xe00000000",
+    interpreter: true,
     check_flags: |_| None,
 };
+
+/// Between a program and its interpreter.
+const GAP: u64 = 2 << 20;
+
+/// The longest file of an interpreter, in bytes.
+const LONGEST_INTERPRETER: u64 = 16 << 20;
 
 /// The KVM that was found to work, opened once for all.
 pub(crate) struct Host {
@@ -51,18 +60,74 @@ pub(crate) fn is_x86_64(image: &[u8]) -> bool {
     elf::is_for(EM_X86_64, image)
 }
 
+/// Whether a program needs files beside its own to start.
+pub(crate) fn is_dynamic(image: &[u8]) -> bool {
+    is_x86_64(image) && Image::names_interpreter(image)
+}
+
 /// A program in memory, before its first instruction.
 pub(crate) struct Placed {
     pub(crate) machine: Machine,
     pub(crate) host: Arc<Host>,
 }
 
-/// Puts a program into fresh memory and makes its process.
+/// Puts a program, and what loads its libraries, into fresh memory and makes its process.
+///
+/// Both lie at the same addresses each time: every sandbox of a program has the addresses of its
+/// snapshot in any case.
 pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, LoadError> {
     let image = elf::parse(&source.image, &TARGET)?;
+    let mut layout = image.layout();
+    let mut entry = image.entry;
+    let interpreter = image.interpreter.map(|path| read_interpreter(source, path)).transpose()?;
+    let interpreter = match &interpreter {
+        Some(file) => Some(elf::parse(file, &interpreter_target(&image))?),
+        None => None,
+    };
+    if let Some(interpreter) = &interpreter {
+        layout.interpreter_base = interpreter.base;
+        layout.segments.extend(interpreter.layout().segments);
+        entry = interpreter.entry;
+    }
     let host = host()?;
     let mut memory =
         Memory::new(limits.memory, host.entry).map_err(system("cannot reserve memory"))?;
+    for image in std::iter::once(&image).chain(&interpreter) {
+        fill(&mut memory, image, limits)?;
+    }
+    let mut random = StdRng::from_os_rng();
+    let setup = ProcessSetup {
+        program: &source.path,
+        args: &source.args,
+        env: &source.env,
+        files: &source.files,
+        limits,
+        stack: DEFAULT_STACK,
+        hardware: hardware(&host.kvm)?,
+        directory: &source.directory,
+    };
+    let cpu = Registers::new(entry);
+    let process = Process::start(&layout, &setup, cpu, &mut memory, &mut random)
+        .map_err(|error| error.into_load_error(limits))?;
+    let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
+    Ok(Placed { machine, host })
+}
+
+/// The file of an interpreter, as the program would see it.
+fn read_interpreter(source: &ProgramSource, path: &str) -> Result<Vec<u8>, LoadError> {
+    read_granted(&source.files, path, LONGEST_INTERPRETER).map_err(|error| {
+        StartError::Interpreter { path: path.to_owned(), source: error }
+            .into_load_error(&Limits::default())
+    })
+}
+
+/// An interpreter lies behind its program, and loads itself.
+fn interpreter_target(program: &Image<'_>) -> Target {
+    Target { pie_base: program.end().next_multiple_of(GAP) + GAP, interpreter: false, ..TARGET }
+}
+
+/// Puts a file into memory.
+fn fill(memory: &mut Memory, image: &Image<'_>, limits: &Limits) -> Result<(), LoadError> {
     for segment in &image.segments {
         // What a file asks for is mapped, and so costs page tables: an eighth of a percent.
         if segment.length > limits.memory {
@@ -70,27 +135,27 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
         }
         memory
             .initialise(segment.address, segment.bytes)
-            .map_err(|_| over_limit(source.image.len() as u64, limits))?;
+            .map_err(|_| over_limit(segment.bytes.len() as u64, limits))?;
     }
     for segment in &image.segments {
         let (start, end) = segment.pages();
         memory.protect(start, end - start, segment.protection);
     }
-    let mut random = StdRng::from_os_rng();
-    let setup = ProcessSetup {
-        program: source.args.first().map_or("/program", String::as_str),
-        args: &source.args,
-        env: &source.env,
-        files: &source.files,
-        limits,
-        stack: DEFAULT_STACK,
-        hwcap: 0,
-    };
-    let cpu = Registers::new(image.entry);
-    let process = Process::start(&image.layout(), &setup, cpu, &mut memory, &mut random)
-        .map_err(|error| error.into_load_error(limits))?;
-    let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
-    Ok(Placed { machine, host })
+    Ok(())
+}
+
+/// What Linux says of the processor: the features of CPUID 1, and that programs may use the
+/// instructions for `fs` and `gs`.
+fn hardware(kvm: &Kvm) -> Result<Hardware, LoadError> {
+    const FSGSBASE: u64 = 2;
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+    let cpuid = cpuid.map_err(|error| system("cannot ask KVM for its processor")(error.into()))?;
+    let basic = cpuid.as_slice().iter().find(|entry| entry.function == 1);
+    Ok(Hardware {
+        capabilities: basic.map_or(0, |entry| u64::from(entry.edx)),
+        more_capabilities: FSGSBASE,
+        signal_stack: SIGNAL_STACK,
+    })
 }
 
 fn over_limit(needed: u64, limits: &Limits) -> LoadError {

@@ -23,6 +23,9 @@ const FIXED_FLAGS: u64 = 2;
 /// The size of the area for extended state, in bytes.
 const EXTENDED: u64 = 4096;
 
+/// The smallest stack that a signal handler can have: its frame, and some to work with.
+pub(crate) const SIGNAL_STACK: u64 = EXTENDED + frame::SIZE as u64 + RED_ZONE + 1024;
+
 /// An address that no program can have: where a thread goes that jumps to an impossible one.
 const NOWHERE: u64 = 0x7fff_ffff_f000;
 

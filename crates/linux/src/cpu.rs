@@ -12,6 +12,16 @@ pub enum Architecture {
     X86_64,
 }
 
+impl Architecture {
+    /// What `uname` and `AT_PLATFORM` call it.
+    pub(crate) fn machine(self) -> &'static str {
+        match self {
+            Self::Riscv64 => "riscv64",
+            Self::X86_64 => "x86_64",
+        }
+    }
+}
+
 /// What a signal handler is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalInfo {

@@ -1,4 +1,4 @@
-//! Reading a program's file: 64-bit ELF, static or static-PIE (ELF gABI).
+//! Reading a program's file: 64-bit ELF (ELF gABI).
 
 use object::{
     LittleEndian as LE,
@@ -26,6 +26,8 @@ pub struct Target {
     pub highest: u64,
     /// What to do with a file that is linked to higher addresses.
     pub link_lower: &'static str,
+    /// Whether a program may name an interpreter, which loads its libraries.
+    pub interpreter: bool,
     /// What is wrong with the processor flags of a file, if something is, with a hint.
     pub check_flags: fn(u32) -> Option<(String, &'static str)>,
 }
@@ -35,6 +37,9 @@ const LOWEST: u64 = 0x1000;
 
 /// A file may have at most this many segments.
 const MOST_SEGMENTS: usize = 64;
+
+/// The longest path of an interpreter, in bytes (`PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
 
 /// A part of the file that is put into memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +76,22 @@ pub struct Image<'data> {
     pub header_count: u16,
     /// The size of a program header.
     pub header_size: u16,
+    /// The path of the program that loads this one's libraries and starts it.
+    pub interpreter: Option<&'data str>,
 }
 
 impl Image<'_> {
+    /// The end of the pages that it covers.
+    pub fn end(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.pages().1).max().unwrap_or(0)
+    }
+
+    /// Whether a file names an interpreter. Says nothing about whether it is in order.
+    pub fn names_interpreter(data: &[u8]) -> bool {
+        let headers = |data| FileHeader64::<LE>::parse(data)?.program_headers(LE, data);
+        headers(data).is_ok_and(|headers| headers.iter().any(is_interpreter))
+    }
+
     /// What a process needs to know of it.
     pub fn layout(&self) -> ImageLayout {
         let segments: Vec<_> = self
@@ -89,7 +107,7 @@ impl Image<'_> {
             phdr: self.headers,
             phent: u64::from(self.header_size),
             phnum: u64::from(self.header_count),
-            brk_start: segments.iter().map(|segment| segment.end).max().unwrap_or(0),
+            brk_start: self.end(),
             segments,
             interpreter_base: 0,
         }
@@ -124,7 +142,8 @@ pub fn parse<'data>(data: &'data [u8], target: &Target) -> Result<Image<'data>, 
     let headers = header
         .program_headers(LE, data)
         .map_err(|error| refuse(format!("bad program headers: {error}"), None))?;
-    if headers.iter().any(|header| header.p_type(LE) == PT_INTERP) {
+    let interpreter = interpreter(headers, data)?;
+    if interpreter.is_some() && !target.interpreter {
         return Err(refuse(
             "the program is dynamically linked",
             Some("link it with `-static` or `-static-pie`"),
@@ -147,7 +166,28 @@ pub fn parse<'data>(data: &'data [u8], target: &Target) -> Result<Image<'data>, 
         header_count: header.e_phnum(LE),
         header_size: header.e_phentsize(LE),
         segments,
+        interpreter,
     })
+}
+
+fn is_interpreter(header: &ProgramHeader64<LE>) -> bool {
+    header.p_type(LE) == PT_INTERP
+}
+
+/// The path that the file names: absolute, and ended by a NUL.
+fn interpreter<'data>(
+    headers: &[ProgramHeader64<LE>],
+    data: &'data [u8],
+) -> Result<Option<&'data str>, LoadError> {
+    let Some(header) = headers.iter().find(|header| is_interpreter(header)) else {
+        return Ok(None);
+    };
+    let bytes = header.data(LE, data).unwrap_or_default();
+    let path = bytes.strip_suffix(b"\0").and_then(|path| std::str::from_utf8(path).ok());
+    let usable = |path: &&str| {
+        path.starts_with('/') && path.len() < LONGEST_PATH && !path.contains(char::is_control)
+    };
+    path.filter(usable).map(Some).ok_or_else(|| refuse("the interpreter's path is not one", None))
 }
 
 fn check_target(header: &FileHeader64<LE>, target: &Target) -> Result<(), LoadError> {

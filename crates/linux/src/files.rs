@@ -100,14 +100,10 @@ impl Clone for Files {
 }
 
 impl Files {
-    /// Standard input, output and error.
-    pub(crate) fn new() -> Self {
-        let mut files = Self {
-            slots: Vec::new(),
-            descriptions: Vec::new(),
-            directory: Vec::new(),
-            umask: 0o022,
-        };
+    /// Standard input, output and error, in a working directory.
+    pub(crate) fn new(directory: Vec<Vec<u8>>) -> Self {
+        let mut files =
+            Self { slots: Vec::new(), descriptions: Vec::new(), directory, umask: 0o022 };
         let nodes = [
             (Node::Stdin, 0),
             (Node::Console(Stream::Stdout), 1),

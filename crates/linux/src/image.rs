@@ -50,8 +50,21 @@ pub struct ProcessSetup<'a> {
     /// Bytes of stack for the first thread: [`DEFAULT_STACK`] unless told; between 64 KiB and
     /// 8 MiB.
     pub stack: u64,
+    /// What it is told of the processor.
+    pub hardware: Hardware,
+    /// The working directory that it starts in, an absolute guest path.
+    pub directory: &'a str,
+}
+
+/// What the auxiliary vector says of the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hardware {
     /// `AT_HWCAP`.
-    pub hwcap: u64,
+    pub capabilities: u64,
+    /// `AT_HWCAP2`.
+    pub more_capabilities: u64,
+    /// `AT_MINSIGSTKSZ`: the smallest stack for a signal handler, in bytes; 0 leaves it out.
+    pub signal_stack: u64,
 }
 
 /// The usual stack of the first thread, in bytes: what Linux gives, and programs rely on. Only
@@ -91,6 +104,14 @@ pub enum StartError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The program's interpreter cannot be read.
+    #[error("cannot read the program's interpreter `{path}`")]
+    Interpreter {
+        /// The guest path.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A file grant's host path cannot be opened.
     #[error("cannot open {path}")]
     Grant {
@@ -110,6 +131,12 @@ impl StartError {
                 resource: "memory",
                 needed: "more than that for the program and its stack".to_owned(),
                 limit: format!("{} bytes", limits.memory),
+            },
+            Self::Interpreter { path, source } => LoadError::NotAProgram {
+                what: format!("cannot read the program's interpreter `{path}`: {source}"),
+                hint: Some(
+                    "let the program read this machine's libraries (`libraries`), or its own (`files`)",
+                ),
             },
             error => LoadError::NotAProgram { what: error.to_string(), hint: None },
         }

@@ -36,8 +36,6 @@ pub(crate) struct Fixed {
     pub(crate) limits: Limits,
     /// The stack of the first thread, in bytes.
     pub(crate) stack: u64,
-    /// The path of the program.
-    pub(crate) program: Vec<u8>,
     /// The arguments, each followed by a NUL.
     pub(crate) command_line: Vec<u8>,
     pub(crate) mounts: Mounts,

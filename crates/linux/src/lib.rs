@@ -50,9 +50,12 @@ mod vfs;
 
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use host::{Action, CpuTime, Delivered, Host, Schedule};
-pub use image::{DEFAULT_STACK, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError};
+pub use image::{
+    DEFAULT_STACK, Hardware, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError,
+};
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
 pub use process::Process;
+pub use vfs::read_granted;
 
 pub(crate) use rustix::io::Errno;
 

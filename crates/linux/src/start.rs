@@ -44,12 +44,14 @@ mod auxv {
     pub(super) const EUID: u64 = 12;
     pub(super) const GID: u64 = 13;
     pub(super) const EGID: u64 = 14;
+    pub(super) const PLATFORM: u64 = 15;
     pub(super) const HWCAP: u64 = 16;
     pub(super) const CLKTCK: u64 = 17;
     pub(super) const SECURE: u64 = 23;
     pub(super) const RANDOM: u64 = 25;
     pub(super) const HWCAP2: u64 = 26;
     pub(super) const EXECFN: u64 = 31;
+    pub(super) const MINSIGSTKSZ: u64 = 51;
 }
 
 /// Where everything but the image goes.
@@ -112,21 +114,20 @@ pub(crate) fn start(
     space.insert(plan.stack_start, plan.stack_end, kind).map_err(no_room)?;
     memory.map(plan.stack_start, stack, protection);
 
-    let contents = StackContents::new(image, setup, random);
+    let contents = StackContents::new(architecture, image, setup, random);
     let sp = contents.write(plan.stack_end, stack, memory)?;
     let fixed = Fixed {
         architecture,
         limits: setup.limits.clone(),
         stack,
-        program: absolute(setup.program),
+        mounts: Mounts::open(setup.files, &absolute(setup.program))?,
         command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
-        mounts: Mounts::open(setup.files)?,
     };
     let kernel = Kernel {
         fixed: Arc::new(fixed),
         threads: Tracked::new(Threads::new(PID, thread_name(setup.program))),
         space: Tracked::new(space),
-        files: Tracked::new(Files::new()),
+        files: Tracked::new(Files::new(split(setup.directory.as_bytes()))),
         objects: Objects::default(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),
@@ -167,12 +168,18 @@ struct StackContents {
     args: Vec<u64>,
     env: Vec<u64>,
     program: u64,
+    platform: u64,
     random: u64,
     auxv: Vec<(u64, u64)>,
 }
 
 impl StackContents {
-    fn new(image: &ImageLayout, setup: &ProcessSetup<'_>, random: &mut dyn RngCore) -> Self {
+    fn new(
+        architecture: Architecture,
+        image: &ImageLayout,
+        setup: &ProcessSetup<'_>,
+        random: &mut dyn RngCore,
+    ) -> Self {
         let mut strings = vec![0; 16];
         random.fill_bytes(&mut strings);
         let mut add = |text: &String| {
@@ -183,7 +190,8 @@ impl StackContents {
         let args = setup.args.iter().map(&mut add).collect();
         let env = setup.env.iter().map(&mut add).collect();
         let program = add(&setup.program.to_owned());
-        let auxv = vec![
+        let platform = add(&architecture.machine().to_owned());
+        let mut auxv = vec![
             (auxv::PHDR, image.phdr),
             (auxv::PHENT, image.phent),
             (auxv::PHNUM, image.phnum),
@@ -195,12 +203,15 @@ impl StackContents {
             (auxv::EUID, u64::from(UID)),
             (auxv::GID, u64::from(UID)),
             (auxv::EGID, u64::from(UID)),
-            (auxv::HWCAP, setup.hwcap),
-            (auxv::HWCAP2, 0),
+            (auxv::HWCAP, setup.hardware.capabilities),
+            (auxv::HWCAP2, setup.hardware.more_capabilities),
             (auxv::CLKTCK, 100),
             (auxv::SECURE, 0),
         ];
-        Self { strings, args, env, program, random: 0, auxv }
+        if setup.hardware.signal_stack != 0 {
+            auxv.push((auxv::MINSIGSTKSZ, setup.hardware.signal_stack));
+        }
+        Self { strings, args, env, program, platform, random: 0, auxv }
     }
 
     fn write(
@@ -209,7 +220,7 @@ impl StackContents {
         stack: u64,
         memory: &mut dyn GuestMemory,
     ) -> Result<u64, StartError> {
-        let count = 1 + self.args.len() + 1 + self.env.len() + 1 + 2 * (self.auxv.len() + 3);
+        let count = 1 + self.args.len() + 1 + self.env.len() + 1 + 2 * (self.auxv.len() + 4);
         let size = self.strings.len() as u64 + 8 * count as u64 + 32;
         let limit = stack / 4;
         if size > limit {
@@ -224,6 +235,7 @@ impl StackContents {
         words.push(0);
         words.extend(self.auxv.iter().flat_map(|(key, value)| [*key, *value]));
         words.extend([auxv::RANDOM, strings + self.random]);
+        words.extend([auxv::PLATFORM, strings + self.platform]);
         words.extend([auxv::EXECFN, strings + self.program]);
         words.extend([auxv::NULL, 0]);
         let failed = |error| match error {

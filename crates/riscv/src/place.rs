@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{EngineError, Limits, LoadError, ProgramSource, Translate};
-use sandtide_linux::{DEFAULT_STACK, Process, ProcessSetup};
+use sandtide_linux::{DEFAULT_STACK, Hardware, Process, ProcessSetup};
 use sandtide_memory::{Denied, Space};
 
 use crate::{
@@ -66,13 +66,14 @@ pub(crate) fn place_with(
         Translate::Auto => translator.begin(&source.image, limits, &memory.0, &code),
     };
     let setup = ProcessSetup {
-        program: source.args.first().map_or("/program", String::as_str),
+        program: &source.path,
         args: &source.args,
         env: &source.env,
         files: &source.files,
         limits,
         stack: DEFAULT_STACK,
-        hwcap: HARDWARE,
+        hardware: Hardware { capabilities: HARDWARE, ..Hardware::default() },
+        directory: &source.directory,
     };
     let cpu = Cpu::new(image.entry);
     let process = Process::start(&image.layout(), &setup, cpu, &mut memory, &mut random)
@@ -139,6 +140,7 @@ mod tests {
             headers: 0,
             header_count: 0,
             header_size: 0,
+            interpreter: None,
         };
         let shared: Vec<_> = lasting_code(&image)
             .filter(|range| !range.is_empty())

@@ -135,6 +135,8 @@ pub(crate) fn source(image: Vec<u8>) -> ProgramSource {
         args: vec!["fuzz".to_owned()],
         env: Vec::new(),
         files: Vec::new(),
+        path: "/program".to_owned(),
+        directory: "/".to_owned(),
         translate: Translate::default(),
     }
 }

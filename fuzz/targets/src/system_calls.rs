@@ -20,8 +20,8 @@ use arbitrary::Unstructured;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 use sandtide_linux::{
-    Action, Cpu, CpuTime, Delivered, GuestMemory, Host, ImageLayout, PAGE, Process, ProcessSetup,
-    Schedule, Segment, SignalInfo,
+    Action, Cpu, CpuTime, Delivered, GuestMemory, Hardware, Host, ImageLayout, PAGE, Process,
+    ProcessSetup, Schedule, Segment, SignalInfo,
 };
 
 use crate::{
@@ -167,7 +167,8 @@ impl<C: Calling> Guest<C> {
             files: &grant().files,
             limits: &limits,
             stack: 64 << 10,
-            hwcap: 0,
+            hardware: Hardware::default(),
+            directory: "/",
         };
         let mut random = StdRng::seed_from_u64(1);
         let process = Process::start(&image, &setup, C::default(), &mut memory, &mut random)

@@ -11,7 +11,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use sandtide_config::{Translation, is_env_name, is_guest_path, units};
-use sandtide_control::choose;
+use sandtide_control::{
+    choose,
+    libraries::{self, Libraries},
+};
 use sandtide_engine::{
     Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause,
 };
@@ -36,7 +39,8 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 ///
 /// Standard input, output and error are passed through, and the program's exit code is handed on.
 /// The program sees no file but those that are given to it, and no environment but what is set
-/// here.
+/// here. A dynamically linked program is given the libraries of this machine, the public data of its
+/// packages, and the current directory, where it starts, unless that is your home.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Exit codes:
@@ -65,6 +69,9 @@ pub struct Args {
     /// Let the program read the file or directory HOST, as GUEST; may be repeated
     #[arg(long = "file", value_name = "GUEST=HOST", value_parser = parse_grant)]
     files: Vec<FileGrant>,
+    /// Give a dynamically linked program no file but those of `--file`
+    #[arg(long)]
+    no_libraries: bool,
     /// Set an environment variable of the program; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
     env: Vec<String>,
@@ -75,7 +82,7 @@ pub struct Args {
     /// stacks that were seen to FILE, folded, as flame graphs are made from
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
-    /// The program, a static Linux ELF for RISC-V or x86-64, and its arguments: whatever stands
+    /// The program, a Linux ELF for RISC-V (static) or x86-64, and its arguments: whatever stands
     /// behind the program is its own, options included
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<String>,
@@ -110,19 +117,33 @@ fn parse_env(text: &str) -> Result<String, String> {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // `required` makes it hold one at least.
     let Some(name) = args.command.first() else { bail!("no program is named") };
-    let image = choose::read(name.as_ref())?;
-    let engine = choose::engine(
-        &engines::configured(&Translation::default())?,
-        None,
-        name.as_ref(),
-        &image,
-    )?;
+    let file = choose::find(name);
+    let image = choose::read(&file)?;
+    let engines = engines::configured(&Translation::default())?;
+    let engine = choose::engine(&engines, None, &file, &image)?;
+    let (mut path, mut files, mut directory) = (name.clone(), args.files.clone(), "/".to_owned());
+    if !args.no_libraries && engine.is_dynamic(&image) {
+        let mut libraries = Libraries::of(&file)?;
+        path.clone_from(&libraries.path);
+        if let Some(here) = libraries::here() {
+            directory.clone_from(&here.guest);
+            libraries.files.push(here);
+        }
+        libraries.add_to(&mut files);
+    }
+    let mut arguments = args.command.clone();
+    if file != Path::new(name) {
+        // Found on `PATH`, which the program does not have.
+        arguments[0] = file.display().to_string();
+    }
     let source = ProgramSource {
         name: name.clone(),
         image,
-        args: args.command.clone(),
+        path,
+        args: arguments,
         env: args.env.clone(),
-        files: args.files.clone(),
+        files,
+        directory,
         translate: args.translate.into(),
     };
     let console = Arc::new(PassThrough);

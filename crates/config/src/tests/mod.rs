@@ -129,6 +129,8 @@ engine = "riscv"
 args = ["-v", "x y"]
 env = { LANG = "C" }
 files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
+libraries = false
+directory = "/data"
 translate = "auto"
 ephemeral = false
 load = "start"
@@ -236,6 +238,7 @@ fn every_key_arrives() {
     assert_eq!(program.env, [("LANG".to_owned(), "C".to_owned())]);
     let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
     assert_eq!(program.translate, Translate::Auto);
+    assert_eq!((program.libraries, program.directory.as_str()), (false, "/data"));
     assert_eq!(program.files, [grant("/data", "/srv/data"), grant("/etc/tz", "/usr/share/tz")]);
 
     // `[defaults.limits]` holds where the tenant says nothing.
@@ -289,7 +292,7 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `engine`, `env`, `ephemeral`, `files`, `group`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `ephemeral`, `files`, `group`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?
@@ -522,6 +525,10 @@ fn constants_are_valid_responses() {
 fn grants_are_checked() {
     assert_snapshot!(bad_tenant("files = { \"data\" = \"x\" }"), @"
     sandtide.toml:4:11: `data` cannot be a path of the guest
+    hint: it starts with `/` and has no `.` or `..` in it
+    ");
+    assert_snapshot!(bad_tenant("directory = \"app\""), @"
+    sandtide.toml:4:13: `directory`: `app` cannot be a path of the guest
     hint: it starts with `/` and has no `.` or `..` in it
     ");
     assert_snapshot!(bad_tenant("files = { \"/a/../b\" = \"x\" }"), @"

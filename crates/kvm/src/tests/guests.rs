@@ -80,6 +80,8 @@ pub(super) fn source(code: &[u8]) -> ProgramSource {
         args: vec!["guest".to_owned()],
         env: Vec::new(),
         files: Vec::new(),
+        path: "/program".to_owned(),
+        directory: "/".to_owned(),
         translate: Translate::Off,
     }
 }

@@ -19,11 +19,18 @@ pub(super) const WORKING_DIRECTORY: u64 = -100i64 as u64;
 const LISTING_CHUNK: u64 = 64 << 10;
 
 impl Kernel {
-    /// Resolves the path at `address` from the directory `fd`.
-    pub(super) fn resolve_at(&self, host: &Host<'_>, fd: u64, address: u64) -> Result<Place, Stop> {
+    /// Resolves the path at `address` from the directory `fd`. `follow` says what becomes of a
+    /// link at the end.
+    pub(super) fn resolve_at(
+        &self,
+        host: &Host<'_>,
+        fd: u64,
+        address: u64,
+        follow: bool,
+    ) -> Result<Place, Stop> {
         let path = guest::path(host.memory, address)?;
         let base = if path.first() == Some(&b'/') { &[] } else { self.directory_at(fd)? };
-        Ok(self.resolve(base, &path)?)
+        Ok(self.fixed.mounts.resolve(base, &path, follow)?)
     }
 
     /// The path of the directory that `fd` is.
@@ -69,7 +76,6 @@ impl Kernel {
         let creates = given & flags::CREATE != 0;
         let exclusive =
             given & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE;
-        let follow = given & flags::NOFOLLOW == 0 && !exclusive || place.must_be_directory;
         let fixed = Arc::clone(&self.fixed);
         let node = match &place.target {
             Target::Nothing => return Err(Errno::NOENT),
@@ -86,21 +92,15 @@ impl Kernel {
             Target::File { mount } => match &fixed.mounts.get(*mount).source {
                 Source::Device(device) => Node::Device(*device),
                 Source::Text(text) if !writes => Node::Text(Arc::new(self.text(*text, available))),
-                Source::ProgramLink if follow => {
-                    let program = self.resolve(&[], &self.fixed.program)?;
-                    if program == *place {
-                        return Err(Errno::LOOP);
-                    }
-                    return self.open(&program, given, mode, available);
-                }
-                Source::ProgramLink => return Err(Errno::LOOP),
+                Source::Link(_) if exclusive => return Err(Errno::EXIST),
+                Source::Link(_) => return Err(Errno::LOOP),
                 _ => return Err(Errno::ACCESS),
             },
             Target::Grant { mount, inside } => {
                 let Source::Grant(grant) = &fixed.mounts.get(*mount).source else {
                     return Err(Errno::NOENT);
                 };
-                match grant.open_file(inside, follow) {
+                match grant.open_file(inside) {
                     Ok(_) if writes && !exclusive => return Err(Errno::ROFS),
                     Ok(file) => Node::Host(Arc::new(file)),
                     Err(Errno::NOENT) if fixed.mounts.any_below(&place.path) => {
@@ -138,7 +138,10 @@ pub(crate) fn openat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
     if given & flags::TEMPORARY != 0 {
         return fail(Errno::OPNOTSUPP);
     }
-    let place = kernel.resolve_at(host, directory, path)?;
+    // What is to be made must not be there, not even as a link.
+    let exclusive = given & (flags::CREATE | flags::EXCLUSIVE) == flags::CREATE | flags::EXCLUSIVE;
+    let follow = given & flags::NOFOLLOW == 0 && !exclusive;
+    let place = kernel.resolve_at(host, directory, path, follow)?;
     let node = kernel.open(&place, given, mode, host.memory.available())?;
     let path = if kernel.node_is_directory(&node) { place.path } else { Vec::new() };
     let description = Description::new(node, given & KEPT).at(path);
@@ -200,7 +203,7 @@ pub(crate) fn getcwd(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
 }
 
 pub(crate) fn chdir(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0])?;
+    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0], true)?;
     let node = kernel.open(&place, flags::DIRECTORY, 0, host.memory.available())?;
     debug_assert!(kernel.node_is_directory(&node));
     kernel.set_directory(place.path)
@@ -230,14 +233,14 @@ impl Kernel {
             Target::Scratch(path) if path.is_empty() => Err(Errno::BUSY),
             Target::Scratch(path) => Ok(path),
             // What is not there at all is told apart from what is read-only.
-            _ => self.stat_place(place, false).and(Err(Errno::ROFS)),
+            _ => self.stat_place(place).and(Err(Errno::ROFS)),
         }
     }
 }
 
 pub(crate) fn mkdirat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let place = kernel.resolve_at(host, args[0], args[1])?;
-    if kernel.stat_place(&place, false).is_ok() {
+    let place = kernel.resolve_at(host, args[0], args[1], false)?;
+    if kernel.stat_place(&place).is_ok() {
         return fail(Errno::EXIST);
     }
     let Target::Scratch(path) = &place.target else { return fail(Errno::ROFS) };
@@ -255,7 +258,7 @@ pub(crate) fn unlinkat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
     if args[2] & !REMOVE_DIRECTORY != 0 {
         return fail(Errno::INVAL);
     }
-    let place = kernel.resolve_at(host, args[0], args[1])?;
+    let place = kernel.resolve_at(host, args[0], args[1], false)?;
     let path = kernel.writable(&place)?;
     let directory = args[2] & REMOVE_DIRECTORY != 0;
     if !directory && place.must_be_directory {
@@ -281,8 +284,8 @@ pub(crate) fn renameat2(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) ->
     if given & !NOREPLACE != 0 {
         return fail(Errno::INVAL);
     }
-    let from = kernel.resolve_at(host, from_directory, from)?;
-    let to = kernel.resolve_at(host, to_directory, to)?;
+    let from = kernel.resolve_at(host, from_directory, from, false)?;
+    let to = kernel.resolve_at(host, to_directory, to, false)?;
     let (Target::Scratch(_), Target::Scratch(target)) = (&from.target, &to.target) else {
         kernel.writable(&from)?;
         return fail(Errno::XDEV);
@@ -320,7 +323,7 @@ pub(crate) fn truncate(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
     if args[1] > i64::MAX as u64 {
         return fail(Errno::INVAL);
     }
-    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0])?;
+    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0], true)?;
     let path = kernel.writable(&place)?;
     let id = kernel.scratch.find(path)?;
     kernel.scratch.change().resize(id, args[1], now())?;

@@ -1,7 +1,7 @@
 //! Who the process is, and what system it runs on.
 
 use crate::{
-    Architecture, Errno, Host, guest,
+    Errno, Host, guest,
     kernel::{Args, CallResult, DONE, Kernel, PID, UID, fail, value},
 };
 
@@ -43,10 +43,7 @@ pub(crate) fn getpgid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResul
 
 pub(crate) fn uname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const FIELD: usize = 65;
-    let machine = match kernel.fixed.architecture {
-        Architecture::Riscv64 => "riscv64",
-        Architecture::X86_64 => "x86_64",
-    };
+    let machine = kernel.fixed.architecture.machine();
     let fields = ["Linux", "sandtide", RELEASE, "#1 Sandtide", machine, "(none)"];
     let mut bytes = [0; 6 * FIELD];
     for (field, text) in bytes.chunks_exact_mut(FIELD).zip(fields) {

@@ -30,8 +30,7 @@ fn device_stat(device: Device, inode: u64) -> Stat {
 
 impl Kernel {
     /// The metadata of a place.
-    pub(super) fn stat_place(&self, place: &Place, follow: bool) -> Result<Stat, Errno> {
-        let follow = follow || place.must_be_directory;
+    pub(super) fn stat_place(&self, place: &Place) -> Result<Stat, Errno> {
         let mounts = &self.fixed.mounts;
         let directory = || Stat::synthetic(FileType::Directory, 0o555, 1);
         let stat = match &place.target {
@@ -42,7 +41,7 @@ impl Kernel {
                 let Source::Grant(grant) = &mounts.get(*mount).source else {
                     return Err(Errno::NOENT);
                 };
-                match grant.stat(inside, follow) {
+                match grant.stat(inside) {
                     Err(Errno::NOENT) if mounts.any_below(&place.path) => directory(),
                     result => result?,
                 }
@@ -51,15 +50,8 @@ impl Kernel {
                 let inode = MOUNT_INODES + *mount as u64;
                 match &mounts.get(*mount).source {
                     Source::Device(device) => device_stat(*device, inode),
-                    Source::ProgramLink if follow => {
-                        let program = self.resolve(&[], &self.fixed.program)?;
-                        if program == *place {
-                            return Err(Errno::LOOP);
-                        }
-                        return self.stat_place(&program, true);
-                    }
-                    Source::ProgramLink => Stat {
-                        size: self.fixed.program.len() as u64,
+                    Source::Link(text) => Stat {
+                        size: text.len() as u64,
                         ..Stat::synthetic(FileType::Link, 0o777, inode)
                     },
                     _ => Stat::synthetic(FileType::Regular, 0o444, inode),
@@ -94,13 +86,13 @@ impl Kernel {
     fn stat_at(&self, host: &Host<'_>, fd: u64, path: u64, flags: u64) -> Result<Stat, Stop> {
         if flags & AT_EMPTY_PATH != 0 && (path == 0 || host.memory.view(path, 1)?[0] == 0) {
             if fd as u32 == WORKING_DIRECTORY as u32 {
-                let here = self.resolve(&self.files.directory, b".")?;
-                return Ok(self.stat_place(&here, true)?);
+                let here = self.fixed.mounts.resolve(&self.files.directory, b".", true)?;
+                return Ok(self.stat_place(&here)?);
             }
             return Ok(self.stat_node(&self.files.get(fd)?.node)?);
         }
-        let place = self.resolve_at(host, fd, path)?;
-        Ok(self.stat_place(&place, flags & AT_SYMLINK_NOFOLLOW == 0)?)
+        let place = self.resolve_at(host, fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+        Ok(self.stat_place(&place)?)
     }
 }
 
@@ -149,8 +141,8 @@ fn access_at(
         kernel.files.get(fd)?;
         return DONE;
     }
-    let place = kernel.resolve_at(host, fd, path)?;
-    let stat = kernel.stat_place(&place, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+    let place = kernel.resolve_at(host, fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
+    let stat = kernel.stat_place(&place)?;
     if mode == 0 {
         return DONE;
     }
@@ -202,17 +194,17 @@ pub(crate) fn readlinkat(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -
         size @ 1.. => size as usize,
         _ => return fail(Errno::INVAL),
     };
-    let place = kernel.resolve_at(host, directory, path)?;
+    let place = kernel.resolve_at(host, directory, path, false)?;
     let link = match &place.target {
         Target::Grant { mount, inside } => match &kernel.fixed.mounts.get(*mount).source {
             Source::Grant(grant) => grant.read_link(inside)?,
             _ => return fail(Errno::INVAL),
         },
         Target::File { mount } => match &kernel.fixed.mounts.get(*mount).source {
-            Source::ProgramLink => kernel.fixed.program.clone(),
+            Source::Link(text) => text.clone(),
             _ => return fail(Errno::INVAL),
         },
-        _ => kernel.stat_place(&place, false).and(Err(Errno::INVAL))?,
+        _ => kernel.stat_place(&place).and(Err(Errno::INVAL))?,
     };
     let length = link.len().min(size);
     guest::write(host.memory, buffer, &link[..length])?;
@@ -233,8 +225,8 @@ pub(crate) fn change_metadata_at(
     if args[1] == 0 {
         return change_metadata(kernel, host, args);
     }
-    let place = kernel.resolve_at(host, args[0], args[1])?;
-    kernel.stat_place(&place, false)?;
+    let place = kernel.resolve_at(host, args[0], args[1], true)?;
+    kernel.stat_place(&place)?;
     if matches!(place.target, Target::Scratch(_)) { DONE } else { fail(Errno::ROFS) }
 }
 
@@ -260,8 +252,8 @@ impl Kernel {
 }
 
 pub(crate) fn statfs(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0])?;
-    kernel.stat_place(&place, true)?;
+    let place = kernel.resolve_at(host, WORKING_DIRECTORY, args[0], true)?;
+    kernel.stat_place(&place)?;
     kernel.write_statfs(host, args[1])
 }
 

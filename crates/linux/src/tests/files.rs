@@ -75,6 +75,43 @@ fn nothing_leads_out_of_a_grant() {
 }
 
 #[test]
+fn a_link_leads_where_the_guest_would_look() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bin, lib) = (dir.path().join("bin"), dir.path().join("lib"));
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(lib.join("deep")).unwrap();
+    fs::write(lib.join("deep/real.so"), "library").unwrap();
+    symlink("/usr/lib/deep", bin.join("absolute")).unwrap();
+    symlink("../lib/deep/real.so", bin.join("relative")).unwrap();
+    symlink("absolute/real.so", bin.join("twice")).unwrap();
+    symlink(lib.join("deep/real.so"), bin.join("host")).unwrap();
+    symlink("/tmp/made", bin.join("scratch")).unwrap();
+    let grants = [
+        FileGrant { guest: "/usr/bin".into(), host: bin },
+        FileGrant { guest: "/usr/lib".into(), host: lib },
+    ];
+    let mut machine = Machine::<false>::with_files(&grants).unwrap();
+    for path in [
+        "/usr/bin/absolute/real.so",
+        "/usr/bin/relative",
+        "/usr/bin/twice",
+        "/usr/bin/absolute/../deep/real.so",
+        "/usr/bin/../bin/./twice",
+    ] {
+        let fd = machine.open(path, 0).expect(path);
+        assert_eq!(machine.read(fd, 100).unwrap(), b"library", "{path}");
+    }
+    assert_eq!(machine.open("/usr/bin/host", 0), Err(Errno::NOENT), "the host's path");
+    assert_eq!(machine.open("/usr/bin/relative/..", 0), Err(Errno::NOTDIR));
+    assert_eq!(machine.open("/usr/bin/relative", 0o400_000), Err(Errno::LOOP));
+    assert_eq!(machine.open("/usr/bin/scratch", 0), Err(Errno::NOENT));
+    machine.open("/usr/bin/scratch", 0o101).expect("the link leads to where files can be made");
+    machine.open("/tmp/made", 0).unwrap();
+    let long = format!("/usr/bin{}", "/../bin".repeat(600));
+    assert_eq!(machine.open(&long[..4000], 0), Err(Errno::NAMETOOLONG));
+}
+
+#[test]
 fn special_files_and_writes_are_refused_in_a_grant() {
     let (_dir, mut machine) = granted();
     assert_eq!(machine.open("/data/fifo", 0), Err(Errno::ACCESS));

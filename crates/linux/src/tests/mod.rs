@@ -15,7 +15,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{FileGrant, Limits};
 
 use crate::{
-    Action, Architecture, CpuTime, Errno, GuestMemory, Host, ImageLayout, PAGE, Process,
+    Action, Architecture, CpuTime, Errno, GuestMemory, Hardware, Host, ImageLayout, PAGE, Process,
     ProcessSetup, Protection, Schedule, Segment, StartError, table,
     testing::{FakeCpu, FlatMemory, Recorder},
 };
@@ -75,7 +75,8 @@ impl<const X86: bool> Machine<X86> {
             files,
             limits: &limits,
             stack: STACK,
-            hwcap: 0x1105,
+            hardware: Hardware { capabilities: 0x1105, ..Hardware::default() },
+            directory: "/",
         };
         let mut memory = FlatMemory::new(16 << 20);
         memory.map(0x1_0000, DATA - 0x1_0000, image().segments[0].protection);

@@ -58,7 +58,8 @@ fn too_many_arguments_are_refused() {
         files: &[],
         limits: &limits,
         stack: STACK,
-        hwcap: 0,
+        hardware: Hardware::default(),
+        directory: "/",
     };
     let mut memory = FlatMemory::new(16 << 20);
     let mut random = StdRng::seed_from_u64(1);
@@ -77,7 +78,8 @@ fn an_image_that_leaves_no_room_is_refused() {
         files: &[],
         limits: &limits,
         stack: STACK,
-        hwcap: 0,
+        hardware: Hardware::default(),
+        directory: "/",
     };
     for (start, end, fits) in
         [(0x1_0000, 16 << 20, false), (15 << 20, 16 << 20, true), (0, !0xfff, false)]

@@ -1,8 +1,9 @@
 //! Host files that a guest may read.
 //!
 //! Every path inside a grant is resolved by the host kernel with `RESOLVE_IN_ROOT` and
-//! `RESOLVE_NO_MAGICLINKS`: `..`, absolute links and `/proc` links cannot leave it. Only regular
-//! files and directories of real file systems are opened, and only for reading.
+//! `RESOLVE_NO_SYMLINKS`: nothing in it can leave the grant, and a path with a link is not followed
+//! at all (see `path`). Only regular files and directories of real file systems are opened, and only
+//! for reading.
 
 use std::{io, path::Path};
 
@@ -45,6 +46,15 @@ pub(crate) struct HostFile {
     pub(crate) is_directory: bool,
 }
 
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Directory,
+    /// A symbolic link with this text.
+    Link(Vec<u8>),
+    Other,
+}
+
 /// How often the host may say that a rename came between.
 const RETRIES: u32 = 3;
 
@@ -72,8 +82,21 @@ impl Grant {
         self.is_directory
     }
 
+    /// What a path inside names.
+    pub(crate) fn see(&self, inside: &[u8]) -> Result<Seen, Errno> {
+        if !self.is_directory {
+            return if inside.is_empty() { Ok(Seen::Other) } else { Err(Errno::NOTDIR) };
+        }
+        let seen = self.look(inside)?;
+        Ok(match HostType::from_raw_mode(fs::fstat(&seen)?.st_mode) {
+            HostType::Directory => Seen::Directory,
+            HostType::Symlink => Seen::Link(fs::readlinkat(&seen, c"", Vec::new())?.into_bytes()),
+            _ => Seen::Other,
+        })
+    }
+
     /// Opens what a path inside names, for reading.
-    pub(crate) fn open_file(&self, inside: &[u8], follow: bool) -> Result<HostFile, Errno> {
+    pub(crate) fn open_file(&self, inside: &[u8]) -> Result<HostFile, Errno> {
         if !self.is_directory {
             return if inside.is_empty() {
                 let fd = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
@@ -83,7 +106,7 @@ impl Grant {
             };
         }
         // Look first: to open a device or a FIFO can have effects.
-        let seen = self.look(inside, follow)?;
+        let seen = self.look(inside)?;
         let expected = fs::fstat(&seen)?;
         let is_directory = match HostType::from_raw_mode(expected.st_mode) {
             HostType::RegularFile => false,
@@ -94,7 +117,7 @@ impl Grant {
         if STATE_FILE_SYSTEMS.contains(&(fs::fstatfs(&seen)?.f_type as u64)) {
             return Err(Errno::ACCESS);
         }
-        let fd = self.open_at(inside, read_flags(), follow)?;
+        let fd = self.open_at(inside, read_flags())?;
         let found = fs::fstat(&fd)?;
         if (found.st_dev, found.st_ino) != (expected.st_dev, expected.st_ino) {
             return Err(Errno::ACCESS);
@@ -103,32 +126,28 @@ impl Grant {
     }
 
     /// The metadata of what a path inside names.
-    pub(crate) fn stat(&self, inside: &[u8], follow: bool) -> Result<Stat, Errno> {
+    pub(crate) fn stat(&self, inside: &[u8]) -> Result<Stat, Errno> {
         if !self.is_directory {
-            let file = self.open_file(inside, follow)?;
+            let file = self.open_file(inside)?;
             return file.stat();
         }
-        Ok(Stat::of_host(&fs::fstat(self.look(inside, follow)?)?))
+        Ok(Stat::of_host(&fs::fstat(self.look(inside)?)?))
     }
 
     /// Where a symbolic link leads.
     pub(crate) fn read_link(&self, inside: &[u8]) -> Result<Vec<u8>, Errno> {
-        if !self.is_directory {
-            return Err(if inside.is_empty() { Errno::INVAL } else { Errno::NOTDIR });
+        match self.see(inside)? {
+            Seen::Link(text) => Ok(text),
+            _ => Err(Errno::INVAL),
         }
-        let link = self.look(inside, false)?;
-        if HostType::from_raw_mode(fs::fstat(&link)?.st_mode) != HostType::Symlink {
-            return Err(Errno::INVAL);
-        }
-        Ok(fs::readlinkat(&link, c"", Vec::new())?.into_bytes())
     }
 
     /// Whether the host lets us read what a path inside names (and search or execute it).
     pub(crate) fn access(&self, inside: &[u8], execute: bool) -> Result<(), Errno> {
         if !self.is_directory {
-            return self.open_file(inside, true).map(drop);
+            return self.open_file(inside).map(drop);
         }
-        let seen = self.look(inside, true)?;
+        let seen = self.look(inside)?;
         let mode = if execute { fs::Access::EXEC_OK } else { fs::Access::READ_OK };
         fs::accessat(&seen, c"", mode, AtFlags::EMPTY_PATH).or_else(|error| match error {
             // Older hosts do not take an empty path; the mode bits then say it well enough.
@@ -141,14 +160,14 @@ impl Grant {
         })
     }
 
-    fn look(&self, inside: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
-        self.open_at(inside, OFlags::PATH | OFlags::CLOEXEC, follow)
+    fn look(&self, inside: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_at(inside, OFlags::PATH | OFlags::CLOEXEC)
     }
 
-    fn open_at(&self, inside: &[u8], flags: OFlags, follow: bool) -> Result<OwnedFd, Errno> {
-        let flags = if follow { flags } else { flags | OFlags::NOFOLLOW };
+    fn open_at(&self, inside: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::NOFOLLOW;
         let inside = if inside.is_empty() { b"." } else { inside };
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
         let mut tries = 0;
         loop {
             match fs::openat2(&self.root, inside, flags, Mode::empty(), resolve) {

@@ -7,18 +7,18 @@ mod scratch;
 mod stat;
 mod synthetic;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use sandtide_engine::{FileGrant, Stream};
 
-pub(crate) use grants::{Grant, HostFile};
+pub(crate) use grants::{Grant, HostFile, Seen};
 pub(crate) use listing::{Listing, Origin, write_entries};
 pub(crate) use path::{Place, Target, join, split};
 pub(crate) use scratch::{NodeId, Scratch};
 pub(crate) use stat::{FileType, Stat};
 pub(crate) use synthetic::{Device, Text};
 
-use crate::StartError;
+use crate::{Errno, StartError};
 
 /// What an open description refers to.
 #[derive(Debug, Clone)]
@@ -46,8 +46,8 @@ pub(crate) enum Source {
     Scratch,
     Device(Device),
     Text(Text),
-    /// A symbolic link to the program.
-    ProgramLink,
+    /// A symbolic link.
+    Link(Vec<u8>),
 }
 
 /// A mounted file or directory.
@@ -65,8 +65,9 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Opens the grants. They win over what every guest has at the same path.
-    pub(crate) fn open(grants: &[FileGrant]) -> Result<Self, StartError> {
+    /// Opens the grants. They win over what every guest has at the same path. `program` is the path
+    /// of the program.
+    pub(crate) fn open(grants: &[FileGrant], program: &[u8]) -> Result<Self, StartError> {
         let mut list: Vec<Mount> = Vec::new();
         for grant in grants {
             let bad = |what| StartError::BadGrant { guest: grant.guest.clone(), what };
@@ -81,7 +82,7 @@ impl Mounts {
             })?;
             list.push(Mount { path, source: Source::Grant(opened) });
         }
-        for (path, source) in synthetic::mounts() {
+        for (path, source) in synthetic::mounts(program) {
             let path = path::split(path.as_bytes());
             if !list.iter().any(|mount| mount.path == path) {
                 list.push(Mount { path, source });
@@ -128,6 +129,28 @@ impl Mounts {
     }
 }
 
+/// Reads a whole file, of at most `longest` bytes, as a guest with these grants would find it.
+pub fn read_granted(grants: &[FileGrant], path: &str, longest: u64) -> io::Result<Vec<u8>> {
+    let mounts = Mounts::open(grants, b"/").map_err(io::Error::other)?;
+    let place = mounts.resolve(&[], path.as_bytes(), true)?;
+    let Target::Grant { mount, inside } = place.target else { return Err(Errno::NOENT.into()) };
+    let Source::Grant(grant) = &mounts.get(mount).source else { return Err(Errno::NOENT.into()) };
+    let file = grant.open_file(&inside)?;
+    let length = file.stat()?.size;
+    if length > longest {
+        return Err(Errno::FBIG.into());
+    }
+    let mut bytes = vec![0; length as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], filled as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(bytes)
+}
+
 impl Source {
     fn file_type(&self) -> FileType {
         match self {
@@ -135,7 +158,7 @@ impl Source {
             Self::Scratch => FileType::Directory,
             Self::Grant(_) | Self::Text(_) => FileType::Regular,
             Self::Device(_) => FileType::Character,
-            Self::ProgramLink => FileType::Link,
+            Self::Link(_) => FileType::Link,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum Text {
 }
 
 /// What is mounted in every guest.
-pub(super) fn mounts() -> impl Iterator<Item = (&'static str, Source)> {
+pub(super) fn mounts(program: &[u8]) -> impl Iterator<Item = (&'static str, Source)> {
     [
         ("/tmp", Source::Scratch),
         ("/dev/null", Source::Device(Device::Null)),
@@ -38,7 +38,7 @@ pub(super) fn mounts() -> impl Iterator<Item = (&'static str, Source)> {
         ("/dev/full", Source::Device(Device::Full)),
         ("/dev/random", Source::Device(Device::Random)),
         ("/dev/urandom", Source::Device(Device::Random)),
-        ("/proc/self/exe", Source::ProgramLink),
+        ("/proc/self/exe", Source::Link(program.to_vec())),
         ("/proc/self/cmdline", Source::Text(Text::CommandLine)),
         ("/proc/self/maps", Source::Text(Text::Maps)),
         ("/proc/self/stat", Source::Text(Text::Stat)),

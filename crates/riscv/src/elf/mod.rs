@@ -12,6 +12,7 @@ const TARGET: Target = Target {
     pie_base: 0x1_0000,
     highest: 0xe000_0000,
     link_lower: "guest memory is 32 bits wide: link below 0xe0000000",
+    interpreter: false,
     check_flags,
 };
 

@@ -72,6 +72,8 @@ fn placed(path: &Path, translate: Translate) -> Machine {
         args: vec!["program".to_owned()],
         env: Vec::new(),
         files: Vec::new(),
+        path: "/program".to_owned(),
+        directory: "/".to_owned(),
         translate,
     };
     let random = StdRng::seed_from_u64(1);
