@@ -129,3 +129,92 @@ fn without_libraries_a_dynamically_linked_program_says_what_it_needs() {
     assert!(run.stderr.contains("interpreter `/lib64/ld-linux"), "{}", run.stderr);
     assert!(run.stderr.contains("hint: let the program read"), "{}", run.stderr);
 }
+
+/// What an interpreter of this machine prints for a program text, in a virtual machine and on Linux
+/// itself; `None` where there is no KVM or no such interpreter.
+fn interpreted(interpreter: &Path, option: &str, text: &str) -> Option<[(String, i32); 2]> {
+    native(&top().join("tests/guests/exit_code.c"))?;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut bare = Command::new(interpreter);
+    bare.args([option, text]).env_clear().current_dir(directory.path());
+    let mut command = sandtide();
+    command.args(["run", "--time", "120 s"]).arg(interpreter).args([option, text]);
+    Some([ended(command.current_dir(directory.path())), ended(&mut bare)])
+}
+
+/// The file behind a name on `PATH`, as the interpreter itself knows it: shims are scripts.
+fn interpreter(name: &str, option: &str, text: &str) -> Option<PathBuf> {
+    let asked = Command::new(name).args([option, text]).output().ok();
+    let path = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let path = path.filter(|path| !path.is_empty()).map(PathBuf::from);
+    if path.is_none() {
+        assert!(std::env::var_os("SANDTIDE_REQUIRE_TOOLCHAIN").is_none(), "no {name} here");
+        eprintln!("SKIPPED: no `{name}` here");
+    }
+    path
+}
+
+const PYTHON: &str = r#"
+import hashlib, json, random, re, sys, threading, time, uuid, zlib
+print(json.dumps({"a": [1, 2.5, None]}), hashlib.sha256(b"x").hexdigest(), zlib.crc32(b"x"))
+lock, total = threading.Lock(), 0
+def add(count):
+    global total
+    for _ in range(count):
+        with lock:
+            total += 1
+    time.sleep(0.01)
+threads = [threading.Thread(target=add, args=(100,)) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(total, len({uuid.uuid4() for _ in range(100)}), 0 <= random.random() < 1)
+with open("/tmp/written", "w") as file:
+    file.write("text")
+print(open("/tmp/written").read(), re.sub("b+", "-", "abbc"), sum(i * i for i in range(100000)))
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    print(error)
+sys.exit(5)
+"#;
+
+#[test]
+fn python_does_what_it_does_on_linux() {
+    let Some(python) = interpreter("python3", "-c", "import sys; print(sys.executable)") else {
+        return;
+    };
+    if let Some([found, expected]) = interpreted(&python, "-c", PYTHON) {
+        assert_eq!(found, expected);
+        assert_eq!(found.1, 5);
+    }
+}
+
+const NODE: &str = r#"
+const crypto = require('crypto'), fs = require('fs'), os = require('os');
+const { Worker } = require('worker_threads');
+const lines = [];
+const say = (...words) => lines.push(words.join(' '));
+say(crypto.createHash('sha256').update('x').digest('hex'), crypto.randomUUID().length);
+let sum = 0;
+for (let i = 0; i < 1e7; i++) sum = (sum * 31 + i) | 0;
+say('loop', sum, os.EOL.length);
+setTimeout(() => say('timer'), 20);
+crypto.pbkdf2('a', 'b', 1000, 16, 'sha256', (_, key) => say('pbkdf2', key.toString('hex')));
+require('zlib').gzip('x'.repeat(1000), (_, bytes) => say('gzip', bytes.length));
+fs.promises.writeFile('/tmp/a', 'text').then(() => say(fs.readFileSync('/tmp/a', 'utf8')));
+new Worker("require('worker_threads').parentPort.postMessage(42)", { eval: true })
+    .on('message', message => say('worker', message));
+const add = [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 127, 127, 1, 127, 3, 2, 1, 0, 7, 7, 1, 3,
+    97, 100, 100, 0, 0, 10, 9, 1, 7, 0, 32, 0, 32, 1, 106, 11];
+WebAssembly.instantiate(new Uint8Array(add)).then(it => say('wasm', it.instance.exports.add(2, 3)));
+process.on('exit', () => { console.log(lines.sort().join('\n')); process.exitCode = 6; });
+"#;
+
+#[test]
+fn node_does_what_it_does_on_linux() {
+    let Some(node) = interpreter("node", "-p", "process.execPath") else { return };
+    if let Some([found, expected]) = interpreted(&node, "-e", NODE) {
+        assert_eq!(found, expected);
+        assert_eq!(found.1, 6);
+    }
+}

@@ -120,7 +120,7 @@ pub(crate) fn start(
         architecture,
         limits: setup.limits.clone(),
         stack,
-        mounts: Mounts::open(setup.files, &absolute(setup.program))?,
+        mounts: Mounts::open(setup.files, &absolute(setup.program), image.interpreter_base != 0)?,
         command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
     };
     let kernel = Kernel {

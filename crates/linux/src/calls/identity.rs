@@ -6,7 +6,12 @@ use crate::{
 };
 
 /// The Linux release that guests are told: one whose calls libcs can expect to be refused.
-const RELEASE: &str = "6.1.0-sandtide";
+macro_rules! release {
+    () => {
+        "6.1.0-sandtide"
+    };
+}
+pub(crate) use release;
 
 pub(crate) fn getpid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
     value(PID)
@@ -44,7 +49,7 @@ pub(crate) fn getpgid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResul
 pub(crate) fn uname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const FIELD: usize = 65;
     let machine = kernel.fixed.architecture.machine();
-    let fields = ["Linux", "sandtide", RELEASE, "#1 Sandtide", machine, "(none)"];
+    let fields = ["Linux", "sandtide", release!(), "#1 Sandtide", machine, "(none)"];
     let mut bytes = [0; 6 * FIELD];
     for (field, text) in bytes.chunks_exact_mut(FIELD).zip(fields) {
         field[..text.len()].copy_from_slice(text.as_bytes());

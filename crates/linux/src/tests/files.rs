@@ -179,6 +179,26 @@ fn names(machine: &mut Machine, path: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_files_of_proc_have_what_programs_look_for() {
+    let mut machine = Machine::<false>::new();
+    let mut text = |path: &str| {
+        let fd = machine.open(path, 0).expect(path);
+        String::from_utf8(machine.read(fd, 4096).unwrap()).unwrap()
+    };
+    let stat = text("/proc/self/stat");
+    let fields: Vec<_> = stat.split_whitespace().collect();
+    assert_eq!((fields.len(), fields[0], fields[19]), (52, "100", "1"));
+    assert!(fields[22].parse::<u64>().unwrap() > 0, "{stat}");
+    assert_eq!(text("/proc/100/stat"), stat);
+    assert!(text("/proc/cpuinfo").starts_with("processor\t: 0\n"));
+    assert!(text("/proc/stat").contains("\ncpu0 0 0 "));
+    assert!(text("/proc/version").starts_with("Linux version 6.1"));
+    assert_eq!(text("/proc/self/statm").split(' ').count(), 7);
+    assert!(text("/proc/uptime").parse::<f64>().is_err(), "two numbers");
+    assert_eq!(machine.open("/etc/passwd", 0), Err(Errno::NOENT), "it loads no libraries");
+}
+
+#[test]
 fn directories_list_files_and_mounts() {
     let (_dir, mut machine) = granted();
     assert_eq!(names(&mut machine, "/"), [".", "..", "data", "dev", "etc", "proc", "sys", "tmp"]);

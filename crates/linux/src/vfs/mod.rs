@@ -66,8 +66,12 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Opens the grants. They win over what every guest has at the same path. `program` is the path
-    /// of the program.
-    pub(crate) fn open(grants: &[FileGrant], program: &[u8]) -> Result<Self, StartError> {
+    /// of the program; `libraries` says whether it loads any.
+    pub(crate) fn open(
+        grants: &[FileGrant],
+        program: &[u8],
+        libraries: bool,
+    ) -> Result<Self, StartError> {
         let mut list: Vec<Mount> = Vec::new();
         for grant in grants {
             let bad = |what| StartError::BadGrant { guest: grant.guest.clone(), what };
@@ -82,7 +86,7 @@ impl Mounts {
             })?;
             list.push(Mount { path, source: Source::Grant(opened) });
         }
-        for (path, source) in synthetic::mounts(program) {
+        for (path, source) in synthetic::mounts(program, libraries) {
             let path = path::split(path.as_bytes());
             if !list.iter().any(|mount| mount.path == path) {
                 list.push(Mount { path, source });
@@ -131,7 +135,7 @@ impl Mounts {
 
 /// Reads a whole file, of at most `longest` bytes, as a guest with these grants would find it.
 pub fn read_granted(grants: &[FileGrant], path: &str, longest: u64) -> io::Result<Vec<u8>> {
-    let mounts = Mounts::open(grants, b"/").map_err(io::Error::other)?;
+    let mounts = Mounts::open(grants, b"/", true).map_err(io::Error::other)?;
     let place = mounts.resolve(&[], path.as_bytes(), true)?;
     let Target::Grant { mount, inside } = place.target else { return Err(Errno::NOENT.into()) };
     let Source::Grant(grant) = &mounts.get(mount).source else { return Err(Errno::NOENT.into()) };

@@ -2,8 +2,11 @@
 
 use rand::RngCore;
 
+use rustix::time::ClockId;
+
 use crate::{
-    Errno, Protection,
+    Architecture, Errno, PAGE, Protection,
+    calls::{identity::release, time::host_clock},
     kernel::{Kernel, PID},
     vfs::Source,
 };
@@ -26,11 +29,31 @@ pub(crate) enum Text {
     Status,
     MemoryInfo,
     Processors,
-    OverCommit,
+    ProcessorInfo,
+    Usage,
+    Pages,
+    Uptime,
+    Fixed(&'static str),
 }
 
-/// What is mounted in every guest.
-pub(super) fn mounts(program: &[u8]) -> impl Iterator<Item = (&'static str, Source)> {
+/// What a C library looks up, in files that on a machine would say who its users and neighbours are.
+/// A dynamically linked one takes them from there only.
+const DATABASES: [(&str, &str); 5] = [
+    ("/etc/passwd", "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n"),
+    ("/etc/group", "root:x:0:\nguest:x:1000:\n"),
+    ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+    ("/etc/resolv.conf", "# No name server.\n"),
+];
+
+/// What is mounted in every guest, and what only in those that load libraries.
+pub(super) fn mounts(
+    program: &[u8],
+    libraries: bool,
+) -> impl Iterator<Item = (&'static str, Source)> {
+    let fixed = |text| Source::Text(Text::Fixed(text));
+    let databases = DATABASES.into_iter().filter(move |_| libraries);
+    let databases = databases.map(move |(path, text)| (path, fixed(text)));
     [
         ("/tmp", Source::Scratch),
         ("/dev/null", Source::Device(Device::Null)),
@@ -44,12 +67,24 @@ pub(super) fn mounts(program: &[u8]) -> impl Iterator<Item = (&'static str, Sour
         ("/proc/self/stat", Source::Text(Text::Stat)),
         ("/proc/self/status", Source::Text(Text::Status)),
         ("/proc/meminfo", Source::Text(Text::MemoryInfo)),
-        ("/proc/sys/vm/overcommit_memory", Source::Text(Text::OverCommit)),
+        ("/proc/self/statm", Source::Text(Text::Pages)),
+        ("/proc/100", Source::Link(b"/proc/self".to_vec())),
+        ("/proc/cpuinfo", Source::Text(Text::ProcessorInfo)),
+        ("/proc/stat", Source::Text(Text::Usage)),
+        ("/proc/uptime", Source::Text(Text::Uptime)),
+        ("/proc/version", fixed(VERSION)),
+        ("/proc/sys/kernel/osrelease", fixed(concat!(release!(), "\n"))),
+        ("/proc/sys/net/core/somaxconn", fixed("4096\n")),
+        // Heuristic: what a reservation may take is checked when it becomes writable.
+        ("/proc/sys/vm/overcommit_memory", fixed("0\n")),
         ("/sys/devices/system/cpu/online", Source::Text(Text::Processors)),
         ("/sys/devices/system/cpu/possible", Source::Text(Text::Processors)),
     ]
     .into_iter()
+    .chain(databases)
 }
+
+const VERSION: &str = concat!("Linux version ", release!(), " (sandtide) #1 Sandtide\n");
 
 impl Device {
     /// Major and minor number.
@@ -85,8 +120,15 @@ impl Kernel {
             Text::CommandLine => self.fixed.command_line.clone(),
             Text::Maps => self.maps(),
             Text::Stat => {
-                let zeros = " 0".repeat(30);
-                format!("{PID} ({}) R 1 {PID} {PID}{zeros}\n", self.name()).into_bytes()
+                // Fields 7 to 52 (`proc(5)`); of these, programs look at 20, 23 and 24.
+                let size: u64 = self.space.areas().iter().map(|area| area.end - area.start).sum();
+                let used = total.saturating_sub(available) / PAGE;
+                let (before, after) = (" 0".repeat(13), " 0".repeat(28));
+                let (name, threads) = (self.name(), self.threads.count());
+                format!(
+                    "{PID} ({name}) R 1 {PID} {PID}{before} {threads} 0 0 {size} {used}{after}\n"
+                )
+                .into_bytes()
             }
             Text::Status => format!(
                 "Name:\t{}\nState:\tR (running)\nTgid:\t{PID}\nPid:\t{PID}\nPPid:\t1\nThreads:\t{}\n",
@@ -102,8 +144,27 @@ impl Kernel {
             )
             .into_bytes(),
             Text::Processors => b"0\n".to_vec(),
-            // Heuristic: what a reservation may take is checked when it becomes writable.
-            Text::OverCommit => b"0\n".to_vec(),
+            Text::ProcessorInfo => match self.fixed.architecture {
+                Architecture::Riscv64 => "processor\t: 0\nhart\t\t: 0\nisa\t\t: rv64gc\n\n".into(),
+                Architecture::X86_64 => {
+                    "processor\t: 0\nmodel name\t: x86-64\ncpu MHz\t\t: 1000.000\n\n".into()
+                }
+            },
+            // No time is counted for the machine as a whole.
+            Text::Usage => {
+                let zeros = " 0".repeat(10);
+                format!("cpu {zeros}\ncpu0{zeros}\nbtime 0\nprocesses 1\n").into_bytes()
+            }
+            Text::Pages => {
+                let size: u64 = self.space.areas().iter().map(|area| area.end - area.start).sum();
+                let used = total.saturating_sub(available) / PAGE;
+                format!("{} {used} 0 0 0 {used} 0\n", size / PAGE).into_bytes()
+            }
+            Text::Uptime => {
+                let up = host_clock(ClockId::Monotonic).as_secs_f64();
+                format!("{up:.2} 0.00\n").into_bytes()
+            }
+            Text::Fixed(text) => text.as_bytes().to_vec(),
         }
     }
 
