@@ -54,6 +54,8 @@ pub(crate) struct Machine {
     pub(crate) calls: u64,
     /// Time that the guest has run since then.
     cpu_time: Duration,
+    /// Instructions until another thread gets its turn.
+    quantum: u64,
     /// Looks where the program is, if somebody wants to know.
     pub(crate) profiler: Option<Box<Profiler>>,
     /// For tests: what each run of the guest has come to.
@@ -146,6 +148,7 @@ impl Machine {
             instructions: 0,
             calls: 0,
             cpu_time: Duration::ZERO,
+            quantum: QUANTUM,
             profiler: None,
             #[cfg(test)]
             trace: None,
@@ -154,6 +157,7 @@ impl Machine {
 
     pub(crate) fn clear_counts(&mut self) {
         (self.instructions, self.calls, self.cpu_time) = (0, 0, Duration::ZERO);
+        self.quantum = QUANTUM;
     }
 
     /// Runs the guest's threads until something needs the engine.
@@ -198,7 +202,6 @@ impl Machine {
         console: &dyn Console,
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Option<Stop> {
-        let mut quantum = if self.process.threads() > 1 { QUANTUM } else { u64::MAX };
         // Another thread may have written what this one has reserved. A store-conditional may
         // fail at any time (RISC-V Unprivileged ISA, "Load-Reserved/Store-Conditional").
         self.process.cpu().reservation = None;
@@ -207,10 +210,15 @@ impl Machine {
             if left == 0 {
                 return Some(Stop::Over(End::Instructions));
             }
-            if quantum == 0 {
-                self.process.preempt();
-                return None;
+            let has_others = self.process.threads() > 1;
+            if self.quantum == 0 {
+                self.quantum = QUANTUM;
+                if has_others {
+                    self.process.preempt();
+                    return None;
+                }
             }
+            let quantum = if has_others { self.quantum } else { u64::MAX };
             let to_sample = self.profiler.as_ref().map_or(u64::MAX, |profiler| profiler.left());
             let granted = left.min(bounds.chunk).min(quantum).min(to_sample);
             #[cfg(test)]
@@ -229,7 +237,7 @@ impl Machine {
                 let cpu = self.process.cpu();
                 profiler.ran(used, std::mem::take(&mut cpu.translated), cpu, &self.memory);
             }
-            quantum -= used;
+            self.quantum = self.quantum.saturating_sub(used);
             let written = self.memory.0.written_pages() - written;
             // What is traced is cut in the same places, in however many pieces it runs.
             #[cfg(test)]
@@ -257,7 +265,10 @@ impl Machine {
             bounds.spend(CALL_COST);
             match self.call(bounds, console, stdin) {
                 Action::Continue => {}
-                Action::Resched => return None,
+                Action::Resched => {
+                    self.quantum = QUANTUM;
+                    return None;
+                }
                 Action::GuestCall { number, args } => {
                     return Some(Stop::GuestCall { number, arguments: args });
                 }
