@@ -74,8 +74,9 @@ pub(crate) fn needs_vectors(number: u64) -> bool {
     const CLONE: u64 = 56;
     const KILL: u64 = 62;
     const RT_SIGSUSPEND: u64 = 130;
+    const CLONE3: u64 = 435;
     const TKILL: u64 = 200;
     const TGKILL: u64 = 234;
     // A new thread begins with those of its maker.
-    matches!(number, RT_SIGPROCMASK | CLONE | KILL | RT_SIGSUSPEND | TKILL | TGKILL)
+    matches!(number, RT_SIGPROCMASK | CLONE | CLONE3 | KILL | RT_SIGSUSPEND | TKILL | TGKILL)
 }

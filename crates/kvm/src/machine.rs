@@ -183,6 +183,10 @@ impl Machine {
             return Ok(stop);
         }
         loop {
+            if self.process.has_due_alarm(bounds.now) && self.stand != Stand::Stubs {
+                self.save()?;
+                self.process.ring(bounds.now);
+            }
             let mut host = Host {
                 memory: &mut self.memory,
                 console,

@@ -265,6 +265,8 @@ impl Kernel {
             Node::PipeWriter(pipe) => self.leave_pipe(pipe, |pipe| pipe.writers -= 1),
             Node::Counter(index) => drop(self.objects.counters.remove(index)),
             Node::Epoll(index) => drop(self.objects.epolls.remove(index)),
+            Node::Timer(index) => drop(self.objects.timers.remove(index)),
+            Node::Socket(index) => self.close_socket(index),
             _ => {}
         }
         Ok(())

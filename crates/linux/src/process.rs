@@ -134,9 +134,15 @@ impl<C: Cpu> Process<C> {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 self.kernel.threads.change().expire(now);
             }
+            let timer = self.kernel.next_timer();
+            if timer.is_some_and(|due| due <= now) {
+                self.kernel.tell_timers(now);
+            }
             if self.kernel.threads.current().state != State::Running {
                 if !self.kernel.threads.has_ready() {
                     // None of the deadlines has passed, or a thread would be ready.
+                    let alarm = self.kernel.signals.alarm.next();
+                    let deadline = [deadline, timer, alarm].into_iter().flatten().min();
                     return if deadline.is_some() || self.kernel.threads.any_waits_for_host() {
                         Schedule::Idle { until: deadline }
                     } else {
@@ -162,6 +168,20 @@ impl<C: Cpu> Process<C> {
                 Delivered::Fatal(signal) => Schedule::Killed(signal),
                 Delivered::MemoryLimit => Schedule::MemoryLimit,
             };
+        }
+    }
+
+    /// Whether [`Process::ring`] has something to do.
+    pub fn has_due_alarm(&self, now: Instant) -> bool {
+        self.kernel.signals.alarm.next().is_some_and(|next| next <= now)
+    }
+
+    /// Sends the signal of an alarm whose time has come. [`Process::cpu`] must have the registers
+    /// of the running thread, which may enter its handler in [`Process::schedule`].
+    pub fn ring(&mut self, now: Instant) {
+        if self.has_due_alarm(now) {
+            self.kernel.signals.change().alarm.take(now);
+            self.kernel.send_signal(None, crate::signals::SIGALRM);
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod condition {
     pub(crate) const ERROR: u32 = 0x8;
     pub(crate) const HANG_UP: u32 = 0x10;
     pub(crate) const INVALID: u32 = 0x20;
+    pub(crate) const READ_HANG_UP: u32 = 0x2000;
     /// What a description with input reports: `IN` and `RDNORM`.
     pub(crate) const INPUT: u32 = IN | 0x40;
     /// What a description with room reports: `OUT` and `WRNORM`.
@@ -69,6 +70,10 @@ impl Readiness {
 pub(crate) enum Source {
     Pipe(usize),
     Counter(usize),
+    Timer(usize),
+    Socket(usize),
+    /// The signals that are pending.
+    Signals,
 }
 
 impl Kernel {
@@ -82,6 +87,13 @@ impl Kernel {
             Node::Counter(index) => {
                 objects.counters.get(*index).map_or(gone, |counter| counter.readiness())
             }
+            Node::Timer(index) => {
+                objects.timers.get(*index).map_or(gone, |timer| timer.readiness(Instant::now()))
+            }
+            Node::Socket(index) => objects.sockets.get(*index).map_or(gone, |socket| {
+                socket.readiness(socket.peer.and_then(|peer| objects.sockets.get(peer).ok()))
+            }),
+            Node::Signals(mask) => self.signals_readiness(*mask),
             Node::Epoll(index) => self.epoll_readiness(*index),
             Node::Console(_) => Readiness::constant(condition::OUTPUT),
             Node::Stdin => Readiness::constant(condition::INPUT),
@@ -101,6 +113,28 @@ impl Kernel {
         if !waiting.is_empty() {
             let threads = self.threads.change();
             waiting.into_iter().for_each(|index| threads.wake(index, Wake::Retry));
+        }
+    }
+
+    /// When a timer that somebody may wait for happens.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let due = self.objects.timers.iter().filter_map(|(_, timer)| timer.due()).min()?;
+        let waits = |event| matches!(event, Event::Change(_) | Event::AnyChange);
+        (!self.threads.waiting(waits).is_empty()).then_some(due)
+    }
+
+    /// Tells those who wait of the timers that have happened.
+    pub(crate) fn tell_timers(&mut self, now: Instant) {
+        let timers = self.objects.timers.iter();
+        let due: Vec<usize> = timers
+            .filter(|(_, timer)| timer.due().is_some_and(|due| due <= now))
+            .map(|(index, _)| index)
+            .collect();
+        for index in due {
+            if let Ok(timer) = self.objects.timers.change(index) {
+                timer.tell();
+                self.notify(Source::Timer(index));
+            }
         }
     }
 

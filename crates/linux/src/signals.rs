@@ -3,12 +3,15 @@
 use crate::{
     Errno, SignalInfo,
     kernel::{Kernel, PID, UID},
+    objects::Alarm,
+    readiness::{Edges, Readiness, Source, condition},
     threads::{Event, State},
 };
 
 pub(crate) const SIGKILL: u8 = 9;
 pub(crate) const SIGSEGV: u8 = 11;
 pub(crate) const SIGPIPE: u8 = 13;
+pub(crate) const SIGALRM: u8 = 14;
 const SIGCHLD: u8 = 17;
 const SIGCONT: u8 = 18;
 pub(crate) const SIGSTOP: u8 = 19;
@@ -71,11 +74,16 @@ pub(crate) enum Disposition {
 pub(crate) struct Signals {
     actions: [SignalAction; COUNT as usize],
     pub(crate) pending: u64,
+    /// Sends `SIGALRM`.
+    pub(crate) alarm: Alarm,
+    /// How many signals were sent.
+    sent: u64,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { actions: [SignalAction::default(); COUNT as usize], pending: 0 }
+        let actions = [SignalAction::default(); COUNT as usize];
+        Self { actions, pending: 0, alarm: Alarm::default(), sent: 0 }
     }
 }
 
@@ -121,6 +129,10 @@ impl Kernel {
             Some(index) => self.threads.change().get_mut(index).pending |= bit(signal),
             None => self.signals.change().pending |= bit(signal),
         }
+        if blocked {
+            self.signals.change().sent += 1;
+            self.notify(Source::Signals);
+        }
         // Who waits must take it; who runs or is ready takes it when it runs.
         let taker = thread.or_else(|| {
             let able = |index: &usize| !is_blocked(self.threads.all()[*index].mask);
@@ -158,16 +170,19 @@ impl Kernel {
 
     /// Takes the next signal that the running thread must act on.
     pub(crate) fn take_signal(&mut self) -> Option<SignalInfo> {
-        let thread = self.threads.current();
-        let open = !(thread.mask & !UNBLOCKABLE);
-        let own = thread.pending & open;
-        let shared = self.signals.pending & open;
-        let (set, code) = match (own, shared) {
+        self.take_signal_of(!(self.threads.current().mask & !UNBLOCKABLE))
+    }
+
+    /// Takes the next signal of a set that waits for the running thread, blocked or not.
+    pub(crate) fn take_signal_of(&mut self, set: u64) -> Option<SignalInfo> {
+        let own = self.threads.current().pending & set;
+        let shared = self.signals.pending & set;
+        let (found, code) = match (own, shared) {
             (0, 0) => return None,
             (0, shared) => (shared, SI_USER),
             (own, _) => (own, SI_TKILL),
         };
-        let signal = set.trailing_zeros() as u8 + 1;
+        let signal = found.trailing_zeros() as u8 + 1;
         if code == SI_TKILL {
             self.threads.change().current_mut().pending &= !bit(signal);
         } else {
@@ -176,6 +191,13 @@ impl Kernel {
         // `si_pid` and `si_uid` lie where a trap has `si_addr`.
         let address = u64::from(UID) << 32 | u64::from(PID);
         Some(SignalInfo { signal, code, address })
+    }
+
+    /// What a signalfd for a set can do, for the running thread.
+    pub(crate) fn signals_readiness(&self, set: u64) -> Readiness {
+        let conditions = if self.pending_signals() & set != 0 { condition::INPUT } else { 0 };
+        let edges = Edges { input: self.signals.sent, output: 0 };
+        Readiness { conditions, edges }
     }
 
     /// The signals that wait for the running thread, blocked or not.

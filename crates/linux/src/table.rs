@@ -10,7 +10,7 @@ use crate::{
     Architecture,
     calls::{
         descriptors, epoll, files, futex, identity, io, mapping, memory, metadata, network, poll,
-        resources, signals, threads, time,
+        resources, robust, signalfd, signals, socket, threads, time, timers,
     },
     kernel::Handler,
 };
@@ -112,6 +112,7 @@ table! {
         symlink => files::no_links, "Always `EPERM`.";
         truncate => files::truncate, "In `/tmp` only.";
         ftruncate => files::ftruncate, "In `/tmp` only.";
+        memfd_create => files::memfd_create, "A file of `/tmp` without a name. No seals, no huge pages, no shared mapping to write to.";
         fallocate => files::fallocate, "In `/tmp` only, without flags.";
         umask => files::umask, "Applied to the modes of new files.";
     }
@@ -139,7 +140,9 @@ table! {
         exit => threads::exit, "";
         exit_group => threads::exit_group, "";
         set_tid_address => threads::set_tid_address, "";
-        set_robust_list => threads::set_robust_list, "Accepted; the list is not walked when a thread ends.";
+        clone3 => threads::clone3, "As `clone`.";
+        set_robust_list => robust::set_robust_list, "At most 2048 locks of a thread that ends are given up.";
+        get_robust_list => robust::get_robust_list, "";
         futex => futex::futex, "`WAIT`, `WAKE`, `WAIT_BITSET`, `WAKE_BITSET`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, with time-outs. No priority inheritance.";
         sched_yield => threads::sched_yield, "";
         sched_getaffinity => threads::sched_getaffinity, "One processor.";
@@ -150,6 +153,8 @@ table! {
         sched_setparam => threads::sched_setparam, "Only priority 0.";
         sched_get_priority_max => threads::sched_get_priority, "Ordinary policies only.";
         sched_get_priority_min => threads::sched_get_priority, "Ordinary policies only.";
+        getpriority => threads::getpriority, "Always 0.";
+        setpriority => threads::setpriority, "Accepted without effect.";
         arch_prctl => threads::arch_prctl, "`ARCH_SET_FS`.";
     }
     "Signals" {
@@ -159,6 +164,9 @@ table! {
         rt_sigsuspend => signals::rt_sigsuspend, "";
         rt_sigreturn => signals::rt_sigreturn, "";
         sigaltstack => signals::sigaltstack, "Never says `SS_ONSTACK`; no `SS_AUTODISARM`.";
+        rt_sigtimedwait => signalfd::rt_sigtimedwait, "";
+        signalfd4 => signalfd::signalfd4, "`SFD_NONBLOCK`, `SFD_CLOEXEC`.";
+        signalfd => signalfd::signalfd, "As `signalfd4`.";
         pause => signals::pause, "";
         kill => signals::kill, "To itself only.";
         tkill => signals::tkill, "To its own threads only.";
@@ -170,6 +178,12 @@ table! {
         gettimeofday => time::gettimeofday, "UTC.";
         time => time::time, "";
         times => time::times, "All time is user time.";
+        timerfd_create => timers::timerfd_create, "Real, monotonic and boot time; `TFD_NONBLOCK`, `TFD_CLOEXEC`.";
+        timerfd_settime => timers::timerfd_settime, "`TFD_TIMER_ABSTIME`; `TFD_TIMER_CANCEL_ON_SET` is accepted without effect. A clock that is set moves no timer.";
+        timerfd_gettime => timers::timerfd_gettime, "";
+        setitimer => timers::setitimer, "`ITIMER_REAL`. It rings at the end of a slice, a millisecond or two late if the program computes.";
+        getitimer => timers::getitimer, "`ITIMER_REAL`.";
+        alarm => timers::alarm, "As `setitimer`.";
         nanosleep => time::nanosleep, "The time left is not written back after a signal.";
         clock_nanosleep => time::clock_nanosleep, "Real and monotonic, relative and absolute. The time left is not written back after a signal.";
     }
@@ -200,24 +214,26 @@ table! {
     }
     "Sockets" {
         socket => network::socket, "Always `EACCES` or `EAFNOSUPPORT`: egress is denied.";
-        socketpair => network::socket, "Always `EACCES` or `EAFNOSUPPORT`.";
-        connect => network::not_a_socket, "No descriptor is a socket.";
-        bind => network::not_a_socket, "No descriptor is a socket.";
-        listen => network::not_a_socket, "No descriptor is a socket.";
-        accept4 => network::not_a_socket, "No descriptor is a socket.";
-        sendto => network::not_a_socket, "No descriptor is a socket.";
-        recvfrom => network::not_a_socket, "No descriptor is a socket.";
-        sendmsg => network::not_a_socket, "No descriptor is a socket.";
-        recvmsg => network::not_a_socket, "No descriptor is a socket.";
-        getsockopt => network::not_a_socket, "No descriptor is a socket.";
-        setsockopt => network::not_a_socket, "No descriptor is a socket.";
-        getsockname => network::not_a_socket, "No descriptor is a socket.";
-        getpeername => network::not_a_socket, "No descriptor is a socket.";
-        shutdown => network::not_a_socket, "No descriptor is a socket.";
+        socketpair => socket::socketpair, "`AF_UNIX` streams, datagrams and sequenced packets; holds 64 KiB and 256 messages each way.";
+        connect => network::not_a_socket, "No socket can be connected.";
+        bind => network::not_a_socket, "No socket can be bound.";
+        listen => network::not_a_socket, "No socket can listen.";
+        accept4 => network::not_a_socket, "No socket can listen.";
+        accept => network::not_a_socket, "No socket can listen.";
+        sendto => socket::sendto, "Of a pair, without an address.";
+        recvfrom => socket::recvfrom, "`MSG_PEEK`, `MSG_TRUNC`, `MSG_DONTWAIT`, `MSG_WAITALL`.";
+        sendmsg => socket::sendmsg, "As `sendto`. No descriptors or credentials (`EOPNOTSUPP`).";
+        recvmsg => socket::recvmsg, "As `recvfrom`.";
+        getsockopt => socket::getsockopt, "`SO_TYPE`, `SO_DOMAIN`, `SO_PROTOCOL`, `SO_ERROR`, `SO_ACCEPTCONN`, `SO_SNDBUF`, `SO_RCVBUF`.";
+        setsockopt => socket::setsockopt, "The usual options are accepted without effect.";
+        getsockname => socket::name, "The ends of a pair have no name.";
+        getpeername => socket::name, "The ends of a pair have no name.";
+        shutdown => socket::shutdown, "";
     }
     "Refused, and not counted as unknown" {
-        clone3 => identity::refused, "`ENOSYS`: C libraries then use `clone`.";
         openat2 => identity::refused, "`ENOSYS`: use `openat`.";
+        inotify_init1 => identity::refused, "`ENOSYS`: nobody else changes the files that a guest sees.";
+        inotify_init => identity::refused, "As `inotify_init1`.";
         rseq => identity::refused, "`ENOSYS`: C libraries do without.";
         riscv_hwprobe => identity::refused, "`ENOSYS`: `AT_HWCAP` says what there is.";
     }

@@ -83,6 +83,8 @@ pub(crate) struct Thread {
     pub(crate) timed_out: bool,
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
     pub(crate) clear_child_tid: u64,
+    /// The head of its list of robust futexes; 0 for none.
+    pub(crate) robust_list: u64,
     /// The blocked signals, signal 1 in bit 0.
     pub(crate) mask: u64,
     /// The mask to restore after `rt_sigsuspend`.
@@ -103,6 +105,7 @@ impl Thread {
             call_deadline: None,
             timed_out: false,
             clear_child_tid: 0,
+            robust_list: 0,
             mask: 0,
             suspended_mask: None,
             pending: 0,

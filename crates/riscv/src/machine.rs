@@ -172,6 +172,7 @@ impl Machine {
                 self.cpu_time += bounds.now - bounds.start;
                 return stop;
             }
+            self.process.ring(bounds.now);
             let mut host = Host {
                 memory: &mut self.memory,
                 console,

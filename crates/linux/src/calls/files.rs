@@ -349,6 +349,26 @@ pub(crate) fn fallocate(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> Ca
     DONE
 }
 
+/// `memfd_create(name, flags)`: a file of the scratch area without a name.
+pub(crate) fn memfd_create(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const CLOSE_ON_EXEC: u64 = 1;
+    const ALLOW_SEALING: u64 = 2;
+    const NO_EXECUTE: u64 = 8;
+    const EXECUTE: u64 = 16;
+    const NAME_MAX: u64 = 250;
+    let [name, given, ..] = args;
+    let given = u64::from(given as u32);
+    if given & !(CLOSE_ON_EXEC | ALLOW_SEALING | NO_EXECUTE | EXECUTE) != 0 {
+        return fail(Errno::INVAL);
+    }
+    // The name is for people who look at /proc.
+    guest::string(host.memory, name, NAME_MAX, Errno::INVAL)?;
+    kernel.expect_free(1)?;
+    let id = kernel.scratch.change().create_unnamed(now())?;
+    let description = Description::new(Node::Scratch(id), flags::READ_WRITE);
+    value(kernel.install(description, given & CLOSE_ON_EXEC != 0)?)
+}
+
 /// `fsync`, `fdatasync`, `fadvise64`: there is nothing to write back and nothing to read ahead.
 pub(crate) fn open_only(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     kernel.files.get(args[0])?;

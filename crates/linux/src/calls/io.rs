@@ -1,7 +1,10 @@
 //! Reading, writing and seeking.
 
+use std::time::Instant;
+
 use crate::{
     Errno, GuestMemory, Host,
+    calls::socket,
     files::flags,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Kernel, Stop, fail, value},
@@ -62,7 +65,7 @@ fn single(address: u64, length: u64) -> Result<[Range; 1], Errno> {
 }
 
 /// What a part of a transfer did.
-enum Part {
+pub(super) enum Part {
     Moved(usize),
     /// Nothing can be moved before this changes.
     Wait(Source),
@@ -83,6 +86,9 @@ fn transfer_in(
     let seeks = is_seekable(&node);
     if position.is_some() && !seeks {
         return fail(Errno::SPIPE);
+    }
+    if let Node::Socket(index) = node {
+        return socket::read(kernel, host.memory, index, ranges, !nonblock);
     }
     let start = position.unwrap_or(description.offset);
     let mut total = 0;
@@ -145,7 +151,10 @@ fn read_part(
             Ok(Part::Moved(kernel.read_node(node, buffer, offset)?))
         }
         Node::MountDirectory => Err(Errno::ISDIR.into()),
-        Node::Epoll(_) => Err(Errno::INVAL.into()),
+        Node::Timer(index) => read_timer(kernel, host.memory, *index, range),
+        Node::Signals(mask) => super::signalfd::read(kernel, host.memory, *mask, range),
+        // Sockets are read whole.
+        Node::Epoll(_) | Node::Socket(_) => Err(Errno::INVAL.into()),
         Node::Console(_) | Node::PipeWriter(_) => Err(Errno::BADF.into()),
     }
 }
@@ -202,7 +211,7 @@ fn read_pipe(
     Ok(Part::Moved(length as usize))
 }
 
-/// The size of what is read from and written to an eventfd.
+/// The size of what is read from and written to an eventfd, and read from a timerfd.
 const COUNTER: u64 = 8;
 
 fn read_counter(
@@ -221,6 +230,26 @@ fn read_counter(
     guest::write_words(memory, range.address, &[number])?;
     kernel.objects.counters.change(index)?.take(number);
     kernel.notify(source);
+    Ok(Part::Moved(COUNTER as usize))
+}
+
+fn read_timer(
+    kernel: &mut Kernel,
+    memory: &mut dyn GuestMemory,
+    index: usize,
+    range: Range,
+) -> Result<Part, Stop> {
+    if range.length < COUNTER {
+        return Err(Errno::INVAL.into());
+    }
+    let now = Instant::now();
+    if !kernel.objects.timers.get(index)?.has_happened(now) {
+        return Ok(Part::Wait(Source::Timer(index)));
+    }
+    // Look first: a bad pointer takes nothing.
+    memory.view_mut(range.address, COUNTER)?;
+    let times = kernel.objects.timers.change(index)?.take(now);
+    guest::write_words(memory, range.address, &[times])?;
     Ok(Part::Moved(COUNTER as usize))
 }
 
@@ -270,6 +299,10 @@ fn transfer_out(
     if position.is_some() && !seeks {
         return fail(Errno::SPIPE);
     }
+    if let Node::Socket(index) = node {
+        let waits = status & flags::NONBLOCK == 0;
+        return socket::write(kernel, host.memory, index, ranges, waits);
+    }
     let start = match &node {
         Node::Scratch(id) if status & flags::APPEND != 0 => kernel.scratch.size(*id)?,
         _ => position.unwrap_or(description.offset),
@@ -312,7 +345,7 @@ fn write_part(
         }
         Node::PipeWriter(index) => return write_pipe(kernel, bytes, *index),
         Node::Counter(index) => return write_counter(kernel, bytes, *index),
-        Node::Epoll(_) => return Err(Errno::INVAL.into()),
+        Node::Epoll(_) | Node::Timer(_) | Node::Signals(_) => return Err(Errno::INVAL.into()),
         _ => return Err(Errno::BADF.into()),
     }
     Ok(Part::Moved(bytes.len()))
@@ -328,6 +361,10 @@ pub(crate) fn lseek(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallRe
     let offset = offset as i64;
     let description = kernel.files.get(fd)?;
     let node = &description.node;
+    if matches!(node, Node::Counter(_) | Node::Timer(_) | Node::Signals(_) | Node::Epoll(_)) {
+        // As on Linux: nothing happens.
+        return value(0u32);
+    }
     let is_directory = kernel.node_is_directory(node);
     if !is_seekable(node) && !is_directory {
         return fail(Errno::SPIPE);

@@ -63,11 +63,15 @@ impl Kernel {
         fd: u64,
         offset: u64,
     ) -> Result<Option<FileRange>, Errno> {
+        let is_file = flags & MAP_ANONYMOUS == 0;
+        if is_file {
+            self.files.get(fd)?;
+        }
         let kind = flags & MAP_TYPE;
         if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE) {
             return Err(Errno::INVAL);
         }
-        if flags & MAP_ANONYMOUS != 0 {
+        if !is_file {
             // One process: shared and private anonymous memory are the same.
             return Ok(None);
         }

@@ -16,6 +16,7 @@ const AT_EMPTY_PATH: u64 = 0x1000;
 /// The inode numbers of what is no file: mounts from here on, then everything else.
 const MOUNT_INODES: u64 = 0x100;
 const STREAM_INODE: u64 = 0x10;
+const SOCKET_INODES: u64 = 1 << 32;
 
 /// The time for a file that is written now.
 pub(super) fn now() -> (i64, u32) {
@@ -70,8 +71,11 @@ impl Kernel {
             Node::PipeReader(pipe) | Node::PipeWriter(pipe) => {
                 Stat::synthetic(FileType::Fifo, 0o600, STREAM_INODE + 1 + *pipe as u64)
             }
+            Node::Socket(socket) => {
+                Stat::synthetic(FileType::Socket, 0o777, SOCKET_INODES + *socket as u64)
+            }
             // As Linux's anonymous inodes: no type, and all the same.
-            Node::Counter(_) | Node::Epoll(_) => {
+            Node::Counter(_) | Node::Epoll(_) | Node::Timer(_) | Node::Signals(_) => {
                 Stat::synthetic(FileType::Anonymous, 0o600, MOUNT_INODES - 2)
             }
             Node::Device(device) => device_stat(*device, MOUNT_INODES - 1),

@@ -3,9 +3,10 @@
 use crate::{
     Errno, Host,
     kernel::{Args, CallResult, Kernel, fail},
+    vfs::Node,
 };
 
-/// `socket`, `socketpair`.
+/// `socket`.
 pub(crate) fn socket(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     const INET: u32 = 2;
     const INET6: u32 = 10;
@@ -15,8 +16,10 @@ pub(crate) fn socket(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult
     }
 }
 
-/// What is done to sockets: no descriptor is one.
+/// What is done to sockets that have an address: no descriptor is one.
 pub(crate) fn not_a_socket(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
-    kernel.files.get(args[0])?;
-    fail(Errno::NOTSOCK)
+    match kernel.files.get(args[0])?.node {
+        Node::Socket(_) => fail(Errno::OPNOTSUPP),
+        _ => fail(Errno::NOTSOCK),
+    }
 }

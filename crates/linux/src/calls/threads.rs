@@ -1,7 +1,7 @@
 //! Making and ending threads.
 
 use crate::{
-    Architecture, Errno, Host, guest,
+    Architecture, Errno, Host, PAGE, guest,
     kernel::{Args, CallResult, DONE, Flow, Kernel, NewThread, PID, Stop, fail, value},
 };
 
@@ -13,13 +13,56 @@ const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
+/// What a new thread is to be.
+struct Wanted {
+    flags: u64,
+    stack_pointer: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    thread_pointer: u64,
+}
+
 pub(crate) fn clone(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    const THREAD: u64 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
     let [flags, stack_pointer, parent_tid, ..] = args;
     let (thread_pointer, child_tid) = match kernel.fixed.architecture {
         Architecture::Riscv64 => (args[3], args[4]),
         Architecture::X86_64 => (args[4], args[3]),
     };
+    let wanted = Wanted { flags, stack_pointer, parent_tid, child_tid, thread_pointer };
+    make(kernel, host, &wanted)
+}
+
+/// `clone3(args, size)`, `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal,
+/// stack, stack_size, tls, set_tid, set_tid_size, cgroup.
+pub(crate) fn clone3(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const FIRST_SIZE: u64 = 64;
+    const LAST_SIZE: u64 = 88;
+    let [address, size, ..] = args;
+    if size < FIRST_SIZE {
+        return fail(Errno::INVAL);
+    }
+    if size > PAGE {
+        return fail(Errno::TOOBIG);
+    }
+    // What is not known must not be asked for.
+    let rest = host.memory.view(address, size)?;
+    if rest[LAST_SIZE.min(size) as usize..].iter().any(|byte| *byte != 0) {
+        return fail(Errno::TOOBIG);
+    }
+    let [flags, _, child_tid, parent_tid, _, stack, stack_size, thread_pointer] =
+        guest::words(host.memory, address)?;
+    let stack_pointer = match (stack, stack_size) {
+        (0, 0) => 0,
+        (0, _) | (_, 0) => return fail(Errno::INVAL),
+        (stack, size) => stack.checked_add(size).ok_or(Errno::INVAL)?,
+    };
+    let wanted = Wanted { flags, stack_pointer, parent_tid, child_tid, thread_pointer };
+    make(kernel, host, &wanted)
+}
+
+fn make(kernel: &mut Kernel, host: &mut Host<'_>, wanted: &Wanted) -> CallResult {
+    const THREAD: u64 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+    let Wanted { flags, stack_pointer, parent_tid, child_tid, thread_pointer } = *wanted;
     if flags & THREAD != THREAD {
         // A process of its own, even for a moment as `vfork` has it, would need memory of its own.
         return fail(Errno::NOSYS);
@@ -45,6 +88,7 @@ pub(crate) fn clone(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
 }
 
 pub(crate) fn exit(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    kernel.walk_robust_list(host.memory)?;
     let address = kernel.threads.current().clear_child_tid;
     if address != 0 {
         match guest::write_u32(host.memory, address, 0).map_err(Stop::from) {
@@ -65,11 +109,6 @@ pub(crate) fn set_tid_address(kernel: &mut Kernel, _: &mut Host<'_>, args: Args)
     let thread = kernel.threads.change().current_mut();
     thread.clear_child_tid = args[0];
     value(thread.tid)
-}
-
-pub(crate) fn set_robust_list(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
-    const HEAD_SIZE: u64 = 24;
-    if args[1] == HEAD_SIZE { DONE } else { fail(Errno::INVAL) }
 }
 
 pub(crate) fn gettid(kernel: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
@@ -153,6 +192,31 @@ pub(crate) fn sched_get_priority(_: &mut Kernel, _: &mut Host<'_>, args: Args) -
     match args[0] as u32 {
         0 | 3 | 5 => DONE,
         _ => fail(Errno::INVAL),
+    }
+}
+
+/// `getpriority(which, who)`: 20 less the nice value, which is 0.
+pub(crate) fn getpriority(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    kernel.ordered(args)?;
+    value(20u32)
+}
+
+/// `setpriority(which, who, nice)`: there is nobody to be nicer to.
+pub(crate) fn setpriority(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    kernel.ordered(args)?;
+    if (args[2] as i32) < 0 { fail(Errno::ACCESS) } else { DONE }
+}
+
+impl Kernel {
+    /// Whether there is what `getpriority` and `setpriority` mean.
+    fn ordered(&self, [which, who, ..]: Args) -> Result<(), Errno> {
+        const PROCESS: u32 = 0;
+        const USER: u32 = 2;
+        match which as u32 {
+            PROCESS => self.scheduled(who).map(drop),
+            which if which <= USER => Ok(()),
+            _ => Err(Errno::INVAL),
+        }
     }
 }
 

@@ -3,10 +3,14 @@
 mod counter;
 mod epoll;
 mod pipe;
+mod socket;
+mod timer;
 
 pub(crate) use counter::Counter;
 pub(crate) use epoll::{Epoll, Watch, interest};
 pub(crate) use pipe::{PIPE_CAPACITY, Pipe};
+pub(crate) use socket::{SOCKET_CAPACITY, Socket, SocketKind};
+pub(crate) use timer::{Alarm, Timer};
 
 use crate::arena::Arena;
 
@@ -17,18 +21,27 @@ pub(crate) struct Objects {
     pub(crate) pipes: Arena<Pipe>,
     pub(crate) counters: Arena<Counter>,
     pub(crate) epolls: Arena<Epoll>,
+    pub(crate) timers: Arena<Timer>,
+    pub(crate) sockets: Arena<Socket>,
 }
 
 impl Objects {
     pub(crate) fn has_changed(&self) -> bool {
-        self.pipes.has_changed() || self.counters.has_changed() || self.epolls.has_changed()
+        let Self { pipes, counters, epolls, timers, sockets } = self;
+        pipes.has_changed()
+            || counters.has_changed()
+            || epolls.has_changed()
+            || timers.has_changed()
+            || sockets.has_changed()
     }
 
     /// Restores what has changed.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) {
-        let Self { pipes, counters, epolls } = snapshot;
+        let Self { pipes, counters, epolls, timers, sockets } = snapshot;
         self.pipes.reset_from(pipes);
         self.counters.reset_from(counters);
         self.epolls.reset_from(epolls);
+        self.timers.reset_from(timers);
+        self.sockets.reset_from(sockets);
     }
 }

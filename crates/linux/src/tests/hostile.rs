@@ -41,6 +41,10 @@ fn busy() -> Machine {
     machine.call("epoll_create1", &[0]).unwrap();
     let event = machine.words(&[5, 0]);
     machine.call("epoll_ctl", &[8, 1, 7, event]).unwrap();
+    let pair = machine.put(&[0; 8]);
+    machine.call("socketpair", &[1, 1, 0, pair]).unwrap();
+    machine.call("timerfd_create", &[1, 0]).unwrap();
+    machine.call("signalfd4", &[u64::MAX, pair, 8, 0]).unwrap();
     machine.call("clone", &[0x1_0900, 0x3_0000, 0, 0, 0]).unwrap();
     machine.mmap(4 * PAGE);
     machine.text("/tmp/file");

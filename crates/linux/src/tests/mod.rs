@@ -6,8 +6,10 @@ mod memory;
 mod readiness;
 mod reset;
 mod signals;
+mod sockets;
 mod start;
 mod threads;
+mod timers;
 
 use std::time::{Duration, Instant};
 

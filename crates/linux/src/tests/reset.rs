@@ -46,11 +46,14 @@ fn a_reset_restores_every_part() {
     machine.call("epoll_create1", &[0]).unwrap();
     let event = machine.words(&[5 | 1 << 31, 0]);
     machine.call("epoll_ctl", &[5, 1, 4, event]).unwrap();
+    let pair = machine.put(&[0; 8]);
+    machine.call("socketpair", &[1, 1, 0, pair]).unwrap();
+    machine.call("timerfd_create", &[1, 0]).unwrap();
     let snapshot = machine.process.clone();
     let before = state(&snapshot);
     machine.process.reset_from(&snapshot);
 
-    let steps: [(&str, Step); 14] = [
+    let steps: [(&str, Step); 19] = [
         ("a thread", |machine| {
             machine.call("clone", &[0x1_0900, 0, 0, 0, 0]).unwrap();
             machine.process.preempt();
@@ -71,7 +74,8 @@ fn a_reset_restores_every_part() {
         ("a pipe", |machine| {
             let pair = machine.put(&[0; 8]);
             machine.call("pipe2", &[pair, 0]).unwrap();
-            machine.write(7, b"secret").unwrap();
+            let writer = u64::from(machine.u32_at(pair + 4));
+            machine.write(writer, b"secret").unwrap();
         }),
         ("a counter", |machine| {
             machine.write(4, &1u64.to_le_bytes()).unwrap();
@@ -82,6 +86,23 @@ fn a_reset_restores_every_part() {
         }),
         ("a watch", |machine| {
             machine.call("epoll_ctl", &[5, 2, 4, 0]).unwrap();
+        }),
+        ("a socket's bytes", |machine| {
+            machine.write(6, b"secret").unwrap();
+        }),
+        ("a socket's end", |machine| {
+            machine.call("shutdown", &[7, 1]).unwrap();
+        }),
+        ("a timer", |machine| {
+            let times = machine.words(&[0, 0, 3600, 0]);
+            machine.call("timerfd_settime", &[8, 0, times, 0]).unwrap();
+        }),
+        ("an alarm", |machine| {
+            let times = machine.words(&[0, 0, 3600, 0]);
+            machine.call("setitimer", &[0, times, 0]).unwrap();
+        }),
+        ("a list of robust futexes", |machine| {
+            machine.call("set_robust_list", &[DATA, 24]).unwrap();
         }),
         ("a file", |machine| {
             machine.open("/tmp/new", 0o102).unwrap();

@@ -44,7 +44,61 @@ fn threads_are_limited_and_processes_refused() {
     }
     assert_eq!(machine.call("clone", &[THREAD, 0, 0, 0, 0]), Err(Errno::AGAIN));
     assert_eq!(machine.call("clone", &[17, 0, 0, 0, 0]), Err(Errno::NOSYS));
-    assert_eq!(machine.call("clone3", &[0, 0]), Err(Errno::NOSYS));
+    let process = machine.words(&[0; 8]);
+    assert_eq!(machine.call("clone3", &[process, 64]), Err(Errno::NOSYS));
+    assert_eq!(machine.call("clone3", &[process, 63]), Err(Errno::INVAL));
+    assert_eq!(machine.call("clone3", &[process, 5000]), Err(Errno::TOOBIG));
+    let thread = machine.words(&[THREAD, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(machine.call("clone3", &[thread, 64]), Err(Errno::AGAIN));
+}
+
+#[test]
+fn clone3_takes_a_stack_by_its_start() {
+    let mut machine = Machine::new();
+    let word = machine.put(&[0; 4]);
+    let flags = THREAD | 0x8_0000 | 0x10_0000;
+    let args = machine.words(&[flags, 0, 0, word, 0, 0x3_0000, 0x1000, 0x1234, 0, 0, 0]);
+    let tid = machine.call("clone3", &[args, 88]).unwrap();
+    assert_eq!(u64::from(machine.u32_at(word)), tid);
+    switch(&mut machine);
+    let cpu = machine.process.cpu();
+    assert_eq!((cpu.sp, cpu.thread_pointer, cpu.result), (0x3_1000, 0x1234, Some(0)));
+}
+
+#[test]
+fn locks_of_a_thread_that_ends_are_given_up() {
+    let mut machine = Machine::new();
+    let tid = spawn(&mut machine);
+    // The list's head, and two entries with their futexes 16 behind them; one is another's lock.
+    let head = machine.words(&[0; 8]);
+    let own = machine.words(&[0, 0, tid | 0x8000_0000]);
+    let others = machine.words(&[head, 0, 100]);
+    let lists = [(own, others), (head, own)];
+    for (at, next) in lists {
+        crate::guest::write_words(&mut machine.memory, at, &[next]).unwrap();
+    }
+    crate::guest::write_words(&mut machine.memory, head + 8, &[16]).unwrap();
+    let waiting = [own + 16, 0, tid | 0x8000_0000, 0];
+    assert_eq!(machine.action("futex", &waiting), Action::Resched);
+    assert_eq!(machine.schedule(), Schedule::Run);
+    assert_eq!(machine.call("set_robust_list", &[head, 23]), Err(Errno::INVAL));
+    machine.call("set_robust_list", &[head, 24]).unwrap();
+    assert_eq!(machine.action("exit", &[0]), Action::Resched);
+    assert_eq!(machine.schedule(), Schedule::Run);
+    assert_eq!(machine.result(), Ok(0));
+    assert_eq!(machine.u32_at(own + 16), 0xc000_0000);
+    assert_eq!(machine.u32_at(others + 16), 100);
+}
+
+#[test]
+fn a_circle_of_robust_futexes_ends() {
+    let mut machine = Machine::new();
+    spawn(&mut machine);
+    let entry = machine.words(&[0; 4]);
+    crate::guest::write_words(&mut machine.memory, entry, &[entry]).unwrap();
+    let head = machine.words(&[entry, 8, 0]);
+    machine.call("set_robust_list", &[head, 24]).unwrap();
+    assert_eq!(machine.action("exit", &[0]), Action::Resched);
 }
 
 #[test]

@@ -37,6 +37,11 @@ pub(crate) enum Node {
     /// An eventfd.
     Counter(usize),
     Epoll(usize),
+    /// A timerfd.
+    Timer(usize),
+    /// A signalfd, for the signals of a mask.
+    Signals(u64),
+    Socket(usize),
 }
 
 /// What is mounted at a path.

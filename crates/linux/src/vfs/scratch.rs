@@ -142,6 +142,12 @@ impl Scratch {
         };
         let permissions = if directory { 0o755 } else { 0o644 };
         let node = ScratchNode { content, links: 1, opened: 0, permissions, modified: now };
+        let id = self.put(node);
+        self.directory_mut(parent)?.insert(name.clone(), id);
+        Ok(id)
+    }
+
+    fn put(&mut self, node: ScratchNode) -> NodeId {
         let id = match self.nodes.iter().position(Option::is_none) {
             Some(id) => id,
             None => {
@@ -150,8 +156,20 @@ impl Scratch {
             }
         };
         self.nodes[id] = Some(node);
-        self.directory_mut(parent)?.insert(name.clone(), id);
-        Ok(id)
+        id
+    }
+
+    /// Makes a file without a name, which is there as long as it is open.
+    pub(crate) fn create_unnamed(&mut self, now: FileTime) -> Result<NodeId, Errno> {
+        self.charge(NODE_COST)?;
+        let content = Content::File(Arc::default());
+        Ok(self.put(ScratchNode {
+            content,
+            links: 0,
+            opened: 0,
+            permissions: 0o777,
+            modified: now,
+        }))
     }
 
     /// Removes a name, and what it names unless that is open.

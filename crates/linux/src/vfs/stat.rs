@@ -14,6 +14,7 @@ pub(crate) enum FileType {
     Fifo,
     /// An eventfd and the like.
     Anonymous,
+    Socket,
     /// Something of the host that guests cannot open.
     Other,
 }
@@ -39,6 +40,7 @@ impl FileType {
             Self::Character => 0o020_000,
             Self::Fifo => 0o010_000,
             Self::Anonymous => 0,
+            Self::Socket => 0o140_000,
             Self::Other => 0o140_000,
         }
     }
