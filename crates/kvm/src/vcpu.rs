@@ -6,7 +6,7 @@ use std::{
     os::fd::AsRawFd as _,
     ptr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -60,12 +60,12 @@ impl Vcpu {
     ) -> io::Result<Self> {
         let mut fd = fd;
         let (cpuid, xcr0) = features(kvm)?;
-        fd.set_cpuid2(&cpuid)?;
+        fd.set_cpuid2(cpuid)?;
         let mut system = fd.get_sregs()?;
         set_system(&mut system);
         fd.set_sregs(&system)?;
         let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
-        xcrs.xcrs[0].value = xcr0;
+        xcrs.xcrs[0].value = *xcr0;
         fd.set_xcrs(&xcrs)?;
         set_call_entry(&fd, entry)?;
         fd.set_sync_valid_reg(SyncReg::Register);
@@ -170,8 +170,17 @@ fn name(exit: &VcpuExit<'_>) -> &'static str {
 const EXTENDED: u64 = 0b1110_0111;
 const AVX_512: u64 = 0b1110_0000;
 
-/// What the processor has that programs may use, and the value of `XCR0`.
-fn features(kvm: &Kvm) -> io::Result<(CpuId, u64)> {
+/// What the processor has that programs may use, and the value of `XCR0`. KVM takes its time to say.
+fn features(kvm: &Kvm) -> io::Result<&'static (CpuId, u64)> {
+    static FEATURES: OnceLock<(CpuId, u64)> = OnceLock::new();
+    if let Some(features) = FEATURES.get() {
+        return Ok(features);
+    }
+    let features = ask_for_features(kvm)?;
+    Ok(FEATURES.get_or_init(|| features))
+}
+
+fn ask_for_features(kvm: &Kvm) -> io::Result<(CpuId, u64)> {
     let mut cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
     // The leaves of KVM itself: interfaces for kernels.
     cpuid.retain(|entry| !(0x4000_0000..0x5000_0000).contains(&entry.function));

@@ -16,7 +16,8 @@ use sandtide_memory::Reservation;
 
 use crate::{
     memory::{ACCESS, GUEST, HOST, IMAGE, Memory},
-    paging::{END, PAGE},
+    paging::{END, PAGE, SYSTEM},
+    vm::CHUNK,
 };
 
 /// Zero pages between two runs that are stored, to have fewer mappings.
@@ -66,7 +67,7 @@ impl Memory {
         let snapshot = Snapshot {
             file: file.into(),
             runs,
-            entries: entries_of(&self.table),
+            entries: entries_of(&self.table, self.chunks),
             view: Reservation::new(END as usize)?,
             chunks: self.chunks,
         };
@@ -145,16 +146,15 @@ fn runs_of(pages: &[u64]) -> Vec<Range<u64>> {
     runs
 }
 
-/// What a table has, without what is part of no snapshot.
-fn entries_of(table: &[u8]) -> Vec<(Range<u64>, u8)> {
+/// What a table has for the parts of the address space that were used and for our own pages, without
+/// what is part of no snapshot.
+fn entries_of(table: &[u8], chunks: u64) -> Vec<(Range<u64>, u8)> {
+    let used = (0..u64::from(u64::BITS)).filter(|chunk| chunks >> chunk & 1 != 0);
+    let used = used.map(|chunk| chunk * CHUNK / PAGE..(chunk + 1) * CHUNK / PAGE);
     let mut entries: Vec<(Range<u64>, u8)> = Vec::new();
-    // Most of the table was never touched: whole pieces are compared first.
-    const PIECE: usize = 4096;
-    for (piece, first) in table.chunks(PIECE).zip((0..).step_by(PIECE)) {
-        if piece.iter().all(|entry| *entry == 0) {
-            continue;
-        }
-        for (page, entry) in (first..).zip(piece.iter().map(|entry| entry & (ACCESS | IMAGE))) {
+    for pages in used.chain(std::iter::once(SYSTEM / PAGE..END / PAGE)) {
+        let part = &table[pages.start as usize..pages.end as usize];
+        for (page, entry) in pages.zip(part.iter().map(|entry| entry & (ACCESS | IMAGE))) {
             match entries.last_mut() {
                 _ if entry == 0 => {}
                 Some((pages, last)) if pages.end == page && *last == entry => pages.end = page + 1,

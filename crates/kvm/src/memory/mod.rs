@@ -7,6 +7,7 @@
 mod freeze;
 mod linux;
 mod reset;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::{
 
 pub(crate) use freeze::Snapshot;
 pub(crate) use reset::AfterReset;
+use table::Table;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -46,7 +48,7 @@ const MOST_RANGES: usize = 64;
 pub(crate) struct Memory {
     host: Arc<Reservation>,
     /// An entry for each page.
-    table: Box<[u8]>,
+    table: Table,
     snapshot: Option<Arc<Snapshot>>,
     /// Pages with `GUEST`. May name a page twice, or one that was given back: the bit decides.
     guest_written: Vec<u64>,
@@ -116,7 +118,7 @@ impl Memory {
         let room = limit / PAGE;
         Ok(Self {
             host: Arc::new(Reservation::new(END as usize)?),
-            table: vec![0; (END / PAGE) as usize].into_boxed_slice(),
+            table: Table::new(END / PAGE)?,
             snapshot: None,
             guest_written: Vec::new(),
             host_written: Vec::new(),

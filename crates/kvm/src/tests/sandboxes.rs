@@ -136,7 +136,7 @@ fn a_spinning_exchange_is_sliced_and_ended_and_reset() {
         let program = load(spins, &Limits::default()).unwrap();
         let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
         for _ in 0..3 {
-            let (end, turns) = serve(&mut *sandbox, Duration::from_millis(50));
+            let (end, turns) = serve(&mut *sandbox, Duration::from_millis(150));
             assert!(matches!(end, Err(Outcome::Fault(Fault::Deadline { .. }))), "{end:?}");
             assert!(turns > 2, "{turns} turns");
             sandbox.reset().unwrap();
