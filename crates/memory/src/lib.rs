@@ -24,6 +24,7 @@
 //! translated code, which makes the same checks itself ([`native`]).
 #![allow(unsafe_code, reason = "maps memory and hands out checked views of it")]
 
+mod caught;
 mod freeze;
 mod heap;
 mod lasting;

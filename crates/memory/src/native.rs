@@ -14,6 +14,7 @@
 
 use std::{ops::Range, ptr::NonNull};
 
+pub use crate::caught::{Caught, instead_of};
 use crate::{
     PAGES, SPACE, Space,
     reservation::{GUARD, Reservation},

@@ -85,21 +85,13 @@ impl Space {
     /// Loads `N` bytes, at any alignment.
     #[inline(always)]
     pub fn load<const N: usize>(&self, address: u32) -> Result<[u8; N], Denied> {
-        match self.load_at_once(address) {
-            Some(bytes) => Ok(bytes),
-            None => self.load_slowly(address),
-        }
-    }
-
-    /// Loads `N` bytes if that needs no call: `None` says nothing, [`Space::load`] knows.
-    #[inline(always)]
-    pub fn load_at_once<const N: usize>(&self, address: u32) -> Option<[u8; N]> {
         let is_readable = self.table.get(PageNumber::of(address)) & READ != 0;
-        (is_readable && within_page::<N>(address)).then(|| {
-            // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may read,
-            // so it is open as long as `self` is borrowed.
-            unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().read() }
-        })
+        if !is_readable || !within_page::<N>(address) {
+            return self.load_slowly(address);
+        }
+        // SAFETY: all `N` bytes lie in one page of the reservation, which the guest may read,
+        // so it is open as long as `self` is borrowed.
+        Ok(unsafe { self.memory.base().add(address as usize).cast::<[u8; N]>().read() })
     }
 
     #[cold]

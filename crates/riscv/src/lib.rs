@@ -14,6 +14,7 @@
 mod boot;
 mod elf;
 mod engine;
+mod fault;
 mod isa;
 mod machine;
 mod memory;

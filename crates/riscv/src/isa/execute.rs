@@ -9,7 +9,7 @@
 #![allow(non_snake_case, reason = "functions are named like their operations")]
 
 use sandtide_engine::TrapCause;
-use sandtide_memory::Space;
+use sandtide_memory::{Space, native::Caught};
 
 use super::{
     atomic,
@@ -31,6 +31,8 @@ pub(super) struct State<'c, 's, E> {
     pub(super) space: &'s mut Space,
     pub(super) entries: &'s E,
     pub(super) float: &'s mut float::Session,
+    /// Whether the host's faults are caught, so that loads need no check.
+    pub(super) catches: bool,
     /// Whether the session is open, and `frm` is to nearest.
     pub(super) is_nearest: bool,
     /// The code around.
@@ -186,6 +188,17 @@ impl<E: Entries> Step<'_, '_, '_, E> {
 }
 
 impl<'c, E> State<'c, '_, E> {
+    /// Loads a number into a register, if the host can tell that the guest may.
+    #[inline(always)]
+    fn load_at_once<T: Caught>(&self, address: u32, register: &mut u64) -> Option<()> {
+        if !self.catches {
+            return None;
+        }
+        // SAFETY: there is a handler, and the space is mirrored, which it stays meanwhile: nothing
+        // is mapped by instructions.
+        unsafe { T::load(self.space, address, register) }
+    }
+
     #[cold]
     #[inline(never)]
     fn leave(&mut self, end: End<'c>, pc: u64, left: u64) {
@@ -214,18 +227,19 @@ macro_rules! slowly {
     };
 }
 
+/// Loads a number into a register, extended as its type says.
 macro_rules! load {
-    ($t:ident, $number:ty) => {{
+    ($t:ident, $number:ident, $register:expr) => {{
         let address = $t.s1().wrapping_add($t.imm()) as u32;
-        let bytes = match $t.state.space.load_at_once(address) {
-            Some(bytes) => bytes,
+        let register = &mut $register;
+        match $t.state.load_at_once::<$number>(address, register) {
+            Some(()) => {}
             None if IS_FAST => slowly!($t),
             None => match $t.state.space.load(address) {
-                Ok(bytes) => bytes,
+                Ok(bytes) => *register = $number::from_le_bytes(bytes) as u64,
                 Err(denied) => return $t.stop(Exit::denied(denied, TrapCause::Load, address)),
             },
-        };
-        <$number>::from_le_bytes(bytes)
+        }
     }};
 }
 
@@ -443,11 +457,11 @@ handlers! {
         MV C_MV => { t.rd(t.s1()) }
         BEQ C_BEQ => { branch!(t, t.s1() == t.s2()) }
         BNE C_BNE => { branch!(t, t.s1() != t.s2()) }
-        LW C_LW => { t.rd(load!(t, i32) as u64) }
-        LD C_LD => { t.rd(load!(t, u64)) }
+        LW C_LW => { load!(t, i32, t.cpu.x[t.at.d()]) }
+        LD C_LD => { load!(t, u64, t.cpu.x[t.at.d()]) }
         SW C_SW => { store!(t, (t.s2() as u32)) }
         SD C_SD => { store!(t, t.s2()) }
-        FLD C_FLD => { t.set_f(load!(t, u64)) }
+        FLD C_FLD => { load!(t, u64, t.cpu.f[t.at.d() & 31]) }
         FSD C_FSD => { store!(t, t.f2()) }
         ADDI C_ADDI => { t.rd(t.s1().wrapping_add(t.imm())) }
         ADDIW C_ADDIW => { rd_word!(t, t.s1().wrapping_add(t.imm())) }
@@ -474,14 +488,17 @@ handlers! {
         BGE => { branch!(t, t.s1() as i64 >= t.s2() as i64) }
         BLTU => { branch!(t, t.s1() < t.s2()) }
         BGEU => { branch!(t, t.s1() >= t.s2()) }
-        LB => { t.rd(load!(t, i8) as u64) }
-        LH => { t.rd(load!(t, i16) as u64) }
-        LBU => { t.rd(u64::from(load!(t, u8))) }
-        LHU => { t.rd(u64::from(load!(t, u16))) }
-        LWU => { t.rd(u64::from(load!(t, u32))) }
+        LB => { load!(t, i8, t.cpu.x[t.at.d()]) }
+        LH => { load!(t, i16, t.cpu.x[t.at.d()]) }
+        LBU => { load!(t, u8, t.cpu.x[t.at.d()]) }
+        LHU => { load!(t, u16, t.cpu.x[t.at.d()]) }
+        LWU => { load!(t, u32, t.cpu.x[t.at.d()]) }
         SB => { store!(t, (t.s2() as u8)) }
         SH => { store!(t, (t.s2() as u16)) }
-        FLW => { t.set_f(u64::from(load!(t, u32)) | 0xffff_ffff << 32) }
+        FLW => {
+            load!(t, u32, t.cpu.f[t.at.d() & 31]);
+            t.cpu.f[t.at.d() & 31] |= 0xffff_ffff << 32;
+        }
         FSW => { store!(t, (t.f2() as u32)) }
         SLTI => { t.rd(u64::from((t.s1() as i64) < t.imm() as i64)) }
         SLTIU => { t.rd(u64::from(t.s1() < t.imm())) }

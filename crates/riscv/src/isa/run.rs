@@ -15,6 +15,7 @@ use super::{
     float,
     insn::Insn,
 };
+use crate::fault;
 
 /// The most instructions that hand on to each other.
 pub(super) const STRIDE: u64 = 1024;
@@ -105,6 +106,7 @@ fn interpret(
     let lone = Lone::default();
     let (mut left, mut pc) = (start, cpu.pc);
     let mut state = State {
+        catches: fault::install() && space.is_mirrored(),
         space,
         entries,
         float,

@@ -4,8 +4,8 @@
 //!  dispatcher ─▶ enter ─▶ host functions ─▶ a load of what the guest may not read
 //!      ▲           │ keeps the stack pointer        │ SIGSEGV
 //!      │           ▼                                ▼
-//!      │         frame page ◀── registers ──── on_fault: is it a load that may fault, in guest memory?
-//!      │           │                                │ no: to the handler that was there before
+//!      │         frame page ◀── registers ──── divert: is it a load that may fault, in guest memory?
+//!      │           │                                │ no: not ours
 //!      └───────── land ◀────────────────────────────┘ yes
 //!                  └ restore: the guest's registers and the count as in front of the load
 //! ```
@@ -13,21 +13,11 @@
 //! So host code has left in front of the instruction, as it does everywhere else, and the
 //! interpreter executes it and finds the fault.
 //!
-//! The handler only reads tables and writes to the frame page; everything else runs behind it, on
-//! the stack of the host function. It needs no stack of its own, but uses one if the thread has it.
-//! There is none for SIGBUS: guest memory is anonymous, or a sealed file that cannot shrink, so that
-//! signal would be the host's own trouble.
-#![allow(unsafe_code, reason = "handles a signal, and leaves host functions from the middle")]
+//! What the handler ([`crate::fault`]) calls here only reads tables and writes to the frame page;
+//! everything else runs behind it, on the stack of the host function.
+#![allow(unsafe_code, reason = "leaves host functions from the middle")]
 
-use std::{
-    arch::naked_asm,
-    cell::Cell,
-    ffi::{c_int, c_void},
-    io,
-    mem::offset_of,
-    ptr,
-    sync::OnceLock,
-};
+use std::{arch::naked_asm, cell::Cell, ffi::c_int, mem::offset_of, ptr};
 
 use sandtide_memory::native::{FRAME_BELOW, GUEST_RANGE};
 
@@ -42,31 +32,6 @@ pub(super) type Trampoline = unsafe extern "C" fn(*mut u8, usize, i64) -> u64;
 thread_local! {
     /// The base of the space that this thread runs translated code on.
     static ACTIVE: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
-}
-
-/// What handled the signal before us.
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
-
-/// Makes faults of translated code come here.
-pub(super) fn install() -> io::Result<()> {
-    static INSTALLED: OnceLock<bool> = OnceLock::new();
-    let is_installed = *INSTALLED.get_or_init(|| {
-        // SAFETY: all zero is a valid `sigaction`: the default action, without flags.
-        let (mut previous, mut action) = unsafe {
-            (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigaction>())
-        };
-        // SAFETY: only asks, into a value of our own.
-        if unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), &mut previous) } != 0 {
-            return false;
-        }
-        // Before the first fault can come.
-        let _ = PREVIOUS.set(previous);
-        action.sa_sigaction = on_fault as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // SAFETY: the handler has the signature that the flags ask for, and is async-signal-safe.
-        unsafe { libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()) == 0 }
-    });
-    if is_installed { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
 /// Runs a host function through the trampoline, until it comes back or a load faults.
@@ -165,25 +130,19 @@ const RBP: usize = 5;
 /// anything that the function may have there.
 const BELOW: u64 = 256;
 
-extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let base = ACTIVE.get();
-    // SAFETY: the kernel calls with both, good until we return. A base that is set is that of the
-    // code which this thread runs.
-    let is_ours = !base.is_null() && unsafe { divert(base, &*info, &mut *context.cast()) };
-    if !is_ours {
-        // SAFETY: as it came from the kernel.
-        unsafe { pass_on(signal, info, context) };
-    }
-}
-
-/// If the fault is that of a guest's load: keeps the registers, and goes on at [`land`]. Otherwise
-/// `false`, or, if translated code does what it must never do, the end.
+/// If the fault is that of a translated load: keeps the registers, and goes on at [`land`].
+/// Otherwise `false`, or, if translated code does what it must never do, the end.
 ///
 /// # Safety
-/// `base` is that of the space whose translated code this thread runs.
-unsafe fn divert(base: *mut u8, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
-    // SAFETY: the frame lies there, and was filled in for the code that runs. Translated code is
-    // interrupted; it only knows the frame's address.
+/// In a handler of SIGSEGV, with what it got.
+pub(crate) unsafe fn divert(info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
+    let base = ACTIVE.get();
+    if base.is_null() {
+        return false;
+    }
+    // SAFETY: `base` is that of the space whose translated code this thread runs: the frame lies
+    // there, and was filled in for that code. It is interrupted, and only knows the frame's
+    // address.
     let frame = unsafe { &mut *base.sub(FRAME_BELOW).cast::<Frame>() };
     let registers = &mut context.uc_mcontext.gregs;
     let pc = registers[libc::REG_RIP as usize] as usize;
@@ -218,37 +177,6 @@ unsafe fn divert(base: *mut u8, info: &libc::siginfo_t, context: &mut libc::ucon
     registers[libc::REG_RDI as usize] = base as i64;
     registers[libc::REG_RIP as usize] = land as *const () as i64;
     true
-}
-
-/// Does what would have been done without us.
-///
-/// # Safety
-/// In a signal handler, with what it got.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    type Full = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    type Short = extern "C" fn(c_int);
-    match PREVIOUS.get() {
-        Some(previous) if !matches!(previous.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) => {
-            // SAFETY: a handler that somebody has installed has the signature that the flags say.
-            unsafe {
-                if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                    std::mem::transmute::<usize, Full>(previous.sa_sigaction)(
-                        signal, info, context,
-                    );
-                } else {
-                    std::mem::transmute::<usize, Short>(previous.sa_sigaction)(signal);
-                }
-            }
-        }
-        // The access comes again, and ends the process.
-        _ => {
-            // SAFETY: all zero is the default action; `sigaction` is async-signal-safe.
-            unsafe {
-                let action = std::mem::zeroed::<libc::sigaction>();
-                libc::sigaction(signal, &action, ptr::null_mut());
-            }
-        }
-    }
 }
 
 /// Brings the frame page up to date from the registers that the handler has kept. Returns where

@@ -46,6 +46,7 @@ mod values;
 
 pub(crate) use artifact::Artifact;
 pub(crate) use bounds::{Allowance, Bounds, Reached};
+pub(crate) use fault::divert;
 #[cfg(feature = "measure")]
 pub use measure::{Part, leave_out};
 pub(crate) use run::run_translated;
@@ -175,7 +176,9 @@ impl Translation {
         if !artifact.is_consistent() {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        fault::install()?;
+        if !crate::fault::install() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let (start, bytes) = artifact.table;
         let code = NativeCode::new(&artifact.code)?;
         let mut entries = Entries::new(start, bytes);
