@@ -1,6 +1,6 @@
 //! Integer instructions (RISC-V Unprivileged ISA, "RV64I", "M", "Zba", "Zbb", "Zbs").
 
-use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value, condcodes::IntCC, types};
 
 use super::lower::Lowering;
 use crate::isa::insn::{Insn, op};
@@ -98,7 +98,7 @@ impl Lowering<'_> {
             op::SLTI => truth!(SignedLessThan, self.constant(imm as u64)),
             op::SLTIU => truth!(UnsignedLessThan, self.constant(imm as u64)),
             op::SLLI | op::C_SLLI => ins!(ishl_imm a, shift),
-            op::SRLI | op::C_SRLI => ins!(ushr_imm a, shift),
+            op::SRLI | op::C_SRLI => self.shift_right(a, shift),
             op::SRAI | op::C_SRAI => ins!(sshr_imm a, shift),
             op::ADDIW | op::C_ADDIW if self.known(a).is_some() => {
                 let sum = self.known(a).unwrap_or(0).wrapping_add(imm);
@@ -106,7 +106,13 @@ impl Lowering<'_> {
             }
             op::ADDIW | op::C_ADDIW => word_imm!(iadd_imm, imm),
             op::SLLIW => word_imm!(ishl_imm, imm & 31),
-            op::SRLIW => word_imm!(ushr_imm, imm & 31),
+            // Its sign is that of the operand, or none.
+            op::SRLIW if imm & 31 != 0 => {
+                let a = low!(a);
+                let word = ins!(ushr_imm a, imm & 31);
+                ins!(uextend types::I64, word)
+            }
+            op::SRLIW => word_imm!(ushr_imm, 0),
             op::SRAIW => word_imm!(sshr_imm, imm & 31),
             op::ADD | op::C_ADD => two!(iadd),
             op::SUB | op::C_SUB => two!(isub),
@@ -227,6 +233,22 @@ impl Lowering<'_> {
             op::BSETI => ins!(bor_imm a, 1 << shift),
             other => unreachable!("operation {other} is not of integers"),
         }
+    }
+
+    /// A logical shift to the right. Without Zba, the low word is extended by two shifts.
+    fn shift_right(&mut self, value: Value, by: i64) -> Value {
+        const WORD: i64 = 32;
+        let shifted_left = match self.definition(value) {
+            Some(&InstructionData::BinaryImm64 { opcode: Opcode::IshlImm, arg, imm })
+                if imm.bits() == WORD && by <= WORD =>
+            {
+                arg
+            }
+            _ => return self.builder.ins().ushr_imm(value, by),
+        };
+        let low = self.low_word(shifted_left);
+        let wide = self.builder.ins().uextend(types::I64, low);
+        if by == WORD { wide } else { self.builder.ins().ishl_imm(wide, WORD - by) }
     }
 
     /// Division in the width of the operands, which never traps: the host divides by something

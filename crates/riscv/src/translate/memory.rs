@@ -78,29 +78,24 @@ impl Lowering<'_> {
     }
 
     fn load_from(&mut self, insn: Insn, flags: MemFlags, host: Value, offset: i32) {
-        let (ty, extend) = match insn.op() {
-            op::LB => (types::I8, Some(true)),
-            op::LBU => (types::I8, Some(false)),
-            op::LH => (types::I16, Some(true)),
-            op::LHU => (types::I16, Some(false)),
-            op::LW | op::C_LW => (types::I32, Some(true)),
-            op::LWU => (types::I32, Some(false)),
-            op::LD | op::C_LD => (types::I64, None),
-            op::FLW => (types::F32, None),
-            _ => (types::F64, None),
-        };
-        let value = self.builder.ins().load(ty, flags, host, offset);
-        let value = match extend {
-            Some(true) => self.builder.ins().sextend(types::I64, value),
-            Some(false) => self.builder.ins().uextend(types::I64, value),
-            None => value,
+        let ins = self.builder.ins();
+        let value = match insn.op() {
+            op::LB => ins.sload8(types::I64, flags, host, offset),
+            op::LBU => ins.uload8(types::I64, flags, host, offset),
+            op::LH => ins.sload16(types::I64, flags, host, offset),
+            op::LHU => ins.uload16(types::I64, flags, host, offset),
+            op::LW | op::C_LW => ins.sload32(flags, host, offset),
+            op::LWU => ins.uload32(flags, host, offset),
+            op::LD | op::C_LD => ins.load(types::I64, flags, host, offset),
+            op::FLW => ins.load(types::F32, flags, host, offset),
+            _ => ins.load(types::F64, flags, host, offset),
         };
         if flags == GUEST {
             // The load must not become part of a later instruction: other registers may differ
             // there.
             self.builder.ins().sequence_point();
         }
-        match ty {
+        match self.builder.func.dfg.value_type(value) {
             types::F32 => self.set_single(insn.fd_index(), value),
             types::F64 => self.set_f(insn.fd_index(), value),
             _ => self.set_x(insn.d(), value),
@@ -120,7 +115,11 @@ impl Lowering<'_> {
                     self.constant(u64::from(imm.bits() as u32))
                 }
                 // From 32 bits or less.
-                InstructionData::Unary { opcode: Opcode::Uextend, .. } => value,
+                InstructionData::Unary { opcode: Opcode::Uextend, .. }
+                | InstructionData::Load {
+                    opcode: Opcode::Uload8 | Opcode::Uload16 | Opcode::Uload32,
+                    ..
+                } => value,
                 _ => self.cut(value),
             },
             _ => self.cut(value),
@@ -206,8 +205,12 @@ impl Lowering<'_> {
     ) -> Value {
         let length = high - low;
         let narrow = self.low_word(base);
-        let first = if low == 0 { narrow } else { self.builder.ins().iadd_imm(narrow, low) };
-        let first = self.builder.ins().uextend(types::I64, first);
+        let first = if low == 0 {
+            self.address_of(base)
+        } else {
+            let first = self.builder.ins().iadd_imm(narrow, low);
+            self.builder.ins().uextend(types::I64, first)
+        };
         if !measure::has(Part::StoreChecks) {
             return first;
         }

@@ -37,6 +37,12 @@ impl<'a> Lowering<'a> {
         self.builder.ins().ireduce(types::I32, value)
     }
 
+    /// The operation that a value is the result of.
+    pub(super) fn definition(&self, value: Value) -> Option<&InstructionData> {
+        let dfg = &self.builder.func.dfg;
+        Some(&dfg.insts[dfg.value_def(dfg.resolve_aliases(value)).inst()?])
+    }
+
     /// The constant that a value is, if it is one.
     pub(super) fn known(&self, value: Value) -> Option<i64> {
         let dfg = &self.builder.func.dfg;
