@@ -12,10 +12,15 @@ use crate::isa::insn::Insn;
 impl<'a> Lowering<'a> {
     /// The target of a `jalr`.
     pub(super) fn register_target(&mut self, insn: Option<Insn>) -> Value {
+        let sum = self.jump_sum(insn);
+        self.builder.ins().band_imm(sum, -2)
+    }
+
+    /// The same, with the lowest bit.
+    pub(super) fn jump_sum(&mut self, insn: Option<Insn>) -> Value {
         let (register, offset) = insn.map_or((0, 0), |insn| (insn.s1(), insn.immediate()));
         let value = self.x(register);
-        let sum = self.plus(value, offset as i64);
-        self.builder.ins().band_imm(sum, -2)
+        self.plus(value, offset as i64)
     }
 
     /// Finds the host function for an address, and what to pass to it. If there is none, returns

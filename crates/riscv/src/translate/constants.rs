@@ -6,7 +6,7 @@ use crate::isa::insn::{Insn, op};
 pub(super) const SINK: usize = crate::isa::insn::SINK as usize;
 
 /// A table of code addresses.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) address: u64,
     /// Whether its entries have 8 bytes, and not 4.

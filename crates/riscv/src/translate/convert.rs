@@ -16,7 +16,7 @@ impl Lowering<'_> {
 
         let ty = format(insn);
         let function = FloatFields::of(insn).function();
-        let [a] = self.operands(ty, [insn.fs1_index()]);
+        let [a] = self.raw_operands(ty, [insn.fs1_index()]);
         // Exclusive bounds that both formats have.
         let (low, high): (f64, f64) = match function {
             ToI32 => (-2_147_483_648.0, 2_147_483_648.0),

@@ -9,7 +9,7 @@ use sandtide_memory::Space;
 
 use super::{
     bounds::Allowance,
-    constants::{Constants, SINK},
+    constants::{Constants, SINK, Table},
     registers::Flow,
 };
 use crate::isa::{Code, fetch, insn::Insn};
@@ -29,6 +29,15 @@ const LARGEST_TABLE: u64 = 4096;
 /// over goes through the table of entries.
 const MOST_TARGETS: usize = 1 << 16;
 
+/// Where a jump through a table may go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Targets {
+    pub(super) table: Option<Table>,
+    /// What the entries of the table are. It may be in memory that the program writes: this is what
+    /// they were.
+    pub(super) entries: Vec<u64>,
+}
+
 /// How a block ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -43,7 +52,7 @@ pub(super) enum End {
     /// The last instruction returns.
     Return,
     /// The last instruction jumps where a register says; perhaps to one of these.
-    JumpRegister { targets: Vec<u64> },
+    JumpRegister(Targets),
     /// The instruction behind the block is for the interpreter, which may go on at `next`.
     Leave { pc: u64, next: Option<u64> },
 }
@@ -77,7 +86,7 @@ impl Region {
                 End::Call { target, back } => ways.extend([*target, *back]),
                 End::CallRegister { back } => ways.push(*back),
                 End::Leave { next, .. } => ways.extend(next),
-                End::JumpRegister { .. } | End::Return => {}
+                End::JumpRegister(_) | End::Return => {}
             }
         }
         ways.retain(|pc| !inside.contains(pc) && !self.function.contains(pc));
@@ -188,7 +197,7 @@ impl<'a> Finder<'a> {
                         constants = remembered.after();
                     }
                     Flow::JumpRegister => {
-                        open.extend(self.table(&constants, insn, self.range(start)));
+                        open.extend(self.table(&constants, insn, self.range(start)).entries);
                         break;
                     }
                     Flow::Trap => break,
@@ -208,9 +217,9 @@ impl<'a> Finder<'a> {
 
     /// The entries of the jump table that a `jalr` jumps through, as far as they are inside a
     /// range.
-    fn table(&self, constants: &Constants, insn: Insn, (start, end): (u64, u64)) -> Vec<u64> {
-        let Some(table) = constants.table(insn.s1()) else { return Vec::new() };
-        let mut targets = Vec::new();
+    fn table(&self, constants: &Constants, insn: Insn, (start, end): (u64, u64)) -> Targets {
+        let Some(table) = constants.table(insn.s1()) else { return Targets::default() };
+        let mut targets = Targets { table: Some(table), entries: Vec::new() };
         for number in 0..LARGEST_TABLE {
             let at = |size: u64| u32::try_from(table.address.wrapping_add(size * number)).ok();
             let entry = if table.is_wide {
@@ -222,13 +231,11 @@ impl<'a> Finder<'a> {
             };
             match entry.map(|entry| entry.wrapping_add(table.base)) {
                 Some(target) if (start..end).contains(&target) && target & 1 == 0 => {
-                    targets.push(target);
+                    targets.entries.push(target);
                 }
                 _ => break,
             }
         }
-        targets.sort_unstable();
-        targets.dedup();
         targets
     }
 
@@ -287,11 +294,11 @@ impl<'a> Finder<'a> {
                     Flow::JumpRegister if LINKS.contains(&insn.d()) => add(next),
                     Flow::JumpRegister => {
                         let mut targets = self.table(&constants, insn, range);
-                        if known_targets + targets.len() > MOST_TARGETS {
-                            targets.clear();
+                        if known_targets + targets.entries.len() > MOST_TARGETS {
+                            targets = Targets::default();
                         }
-                        known_targets += targets.len();
-                        targets.iter().copied().for_each(&mut add);
+                        known_targets += targets.entries.len();
+                        targets.entries.iter().copied().for_each(&mut add);
                         tables.insert(pc, targets);
                     }
                     Flow::Leave => add(next),
@@ -313,7 +320,7 @@ impl<'a> Finder<'a> {
         &self,
         leader: u64,
         leaders: &BTreeSet<u64>,
-        tables: &BTreeMap<u64, Vec<u64>>,
+        tables: &BTreeMap<u64, Targets>,
     ) -> Block {
         let mut instructions = Vec::new();
         let mut constants = Constants::default();
@@ -346,7 +353,7 @@ impl<'a> Finder<'a> {
                 }
                 Flow::JumpRegister => {
                     let targets = tables.get(&pc).cloned().unwrap_or_default();
-                    break End::JumpRegister { targets };
+                    break End::JumpRegister(targets);
                 }
                 Flow::Next | Flow::Leave | Flow::Trap => {}
             }

@@ -1,6 +1,6 @@
 //! How blocks end.
 
-use cranelift_codegen::ir::{BlockArg, InstBuilder, JumpTableData, condcodes::IntCC};
+use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
 
 use super::{
     discover::{Block, End},
@@ -23,6 +23,7 @@ impl<'a> Lowering<'a> {
         let keeps = plan.successors.iter().all(inherits);
         if !keeps && !plan.successors.is_empty() {
             self.settle();
+            self.settle_raw();
         }
         for successor in plan.successors.iter().filter(|successor| inherits(successor)) {
             self.inherited[*successor] = Some(Inherited {
@@ -30,6 +31,7 @@ impl<'a> Lowering<'a> {
                 facts: self.facts.clone(),
                 narrow: self.narrow.clone(),
                 singles: self.singles,
+                raw: (self.raw, self.unread),
                 at_hand: if self.is_lazy { Registers::NONE } else { self.at_hand },
             });
         }
@@ -70,7 +72,7 @@ impl<'a> Lowering<'a> {
                 let results = self.results(target);
                 self.builder.ins().return_(&results);
             }
-            End::JumpRegister { .. } => self.jump_register(index, last),
+            End::JumpRegister(targets) => self.jump_register(index, last, targets),
             End::Leave { pc, next } => {
                 self.pc = *pc;
                 // It executes more than one instruction, so the count is right in any case.
@@ -105,46 +107,5 @@ impl<'a> Lowering<'a> {
                 None => self.elsewhere(pc),
             }
         }
-    }
-
-    pub(super) fn jump_register(&mut self, index: usize, last: Option<Insn>) {
-        let target = self.register_target(last);
-        if let Some(insn) = last {
-            let link = self.constant(self.pc + 2 * insn.length());
-            self.set_x(insn.d(), link);
-        }
-        self.settle();
-        if !self.plan.blocks[index].successors.is_empty() {
-            // Perhaps it stays in the region.
-            let number = self.number_of(target);
-            let first = i64::from(self.around.first_entry);
-            let local = self.builder.ins().iadd_imm(number, -first);
-            let other = self.builder.create_block();
-            let mut passages = Vec::new();
-            let mut ways = Vec::new();
-            for &entry in &self.plan.entries {
-                let block = if !self.plan.blocks[index].successors.contains(&entry) {
-                    other
-                } else if self.has_passage(entry) {
-                    let passage = self.builder.create_block();
-                    passages.push((passage, entry));
-                    passage
-                } else {
-                    self.bodies[entry]
-                };
-                ways.push(self.builder.func.dfg.block_call(block, &[] as &[BlockArg]));
-            }
-            let default = self.builder.func.dfg.block_call(other, &[] as &[BlockArg]);
-            let table = self.builder.create_jump_table(JumpTableData::new(default, &ways));
-            self.builder.ins().br_table(local, table);
-            for (passage, entry) in passages {
-                self.begin(passage);
-                self.pass_to(entry);
-            }
-            self.set_cold(other);
-            self.begin(other);
-        }
-        let (function, arguments) = self.look_up(target);
-        self.builder.ins().return_call_indirect(self.passing, function, &arguments);
     }
 }

@@ -6,7 +6,7 @@
 //! (a NaN, a value that is not boxed, another rounding mode) is for the interpreter's own function,
 //! which raises at least what the host has raised by then.
 //!
-//! Each result is compared with itself, to see whether it is a NaN, before anything else happens.
+//! Results are compared with themselves, to see whether they are NaNs ([`super::boxing`]).
 //! The compiler does not move operations (`opt_level` none), so that what the guest has not
 //! executed raises nothing, and what it has executed is never left out.
 
@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{
     types,
 };
 
-use super::{frame::leave, helpers, lower::Lowering, registers::effects};
+use super::{boxing::CANONICAL_NAN, frame::leave, helpers, lower::Lowering, registers::effects};
 use crate::isa::insn::{FloatFields, FloatFunction, Insn, op};
 
 /// The `rm` of an instruction that rounds to nearest even.
@@ -81,7 +81,11 @@ impl Lowering<'_> {
         let bits = self.constant(insn.0);
         let none = self.constant(0);
         let source = |this: &mut Self, register: usize| {
-            if reads >> (32 + register) & 1 != 0 { this.bits(register) } else { none }
+            if reads >> (32 + register) & 1 == 0 {
+                return none;
+            }
+            let value = this.f_in_passing(register);
+            this.builder.ins().bitcast(types::I64, MemFlags::new(), value)
         };
         let reads_integer = reads as u32 != 0;
         let a = if reads_integer { self.x(insn.s1()) } else { source(self, insn.fs1_index()) };
@@ -160,7 +164,7 @@ impl Lowering<'_> {
         let unary = matches!(function, Sqrt | FromOther);
         let fused = matches!(function, MulAdd | MulSub | NegMulAdd | NegMulSub);
         let registers = [f1, if unary { f1 } else { f2 }, if fused { f3 } else { f1 }];
-        let [a, b, c] = self.operands(from, registers);
+        let [a, b, c] = self.raw_operands(from, registers);
         let compute = |this: &mut Self| {
             let ins = |this: &mut Self, function| {
                 let negated = |this: &mut Self, value| this.builder.ins().fneg(value);
@@ -196,6 +200,9 @@ impl Lowering<'_> {
                 let is_number = this.builder.ins().fcmp(FloatCC::Ordered, value, value);
                 (value, Some(is_number))
             })
+        } else if ty == types::F64 && function != FromOther {
+            let value = compute(self);
+            return self.set_raw(insn.fd_index(), value);
         } else {
             let value = compute(self);
             self.canonical(ty, value)
@@ -204,7 +211,7 @@ impl Lowering<'_> {
     }
 
     /// A value, or the canonical NaN for a NaN.
-    fn canonical(&mut self, ty: Type, value: Value) -> Value {
+    pub(super) fn canonical(&mut self, ty: Type, value: Value) -> Value {
         let (other, done) = (self.builder.create_block(), self.builder.create_block());
         let result = self.builder.append_block_param(done, ty);
         self.set_cold(other);
@@ -212,7 +219,7 @@ impl Lowering<'_> {
         self.builder.ins().brif(is_number, done, &[BlockArg::Value(value)], other, &[]);
         self.begin(other);
         let nan = if ty == types::F64 {
-            self.builder.ins().f64const(Ieee64::with_bits(0x7ff8 << 48))
+            self.builder.ins().f64const(Ieee64::with_bits(CANONICAL_NAN))
         } else {
             self.builder.ins().f32const(Ieee32::with_bits(0x7fc0 << 16))
         };
@@ -253,7 +260,7 @@ impl Lowering<'_> {
     fn compare(&mut self, insn: Insn) {
         let ty = format(insn);
         let function = FloatFields::of(insn).function();
-        let [a, b] = self.operands(ty, [insn.fs1_index(), insn.fs2_index()]);
+        let [a, b] = self.raw_operands(ty, [insn.fs1_index(), insn.fs2_index()]);
         let condition = match function {
             FloatFunction::Equal => FloatCC::Equal,
             FloatFunction::Less => FloatCC::LessThan,
@@ -277,7 +284,7 @@ impl Lowering<'_> {
     fn select(&mut self, insn: Insn) {
         let ty = format(insn);
         let is_min = FloatFields::of(insn).function() == FloatFunction::Min;
-        let [a, b] = self.operands(ty, [insn.fs1_index(), insn.fs2_index()]);
+        let [a, b] = self.raw_operands(ty, [insn.fs1_index(), insn.fs2_index()]);
         // Cranelift makes an instruction of the selection that raises NV for every NaN: it must not
         // be executed for one.
         let differ = self.builder.ins().fcmp(FloatCC::OrderedNotEqual, a, b);

@@ -47,13 +47,14 @@ impl<'a> Lowering<'a> {
         let registers = self.live.and_both(differ);
         let left = self.builder.use_var(self.left);
         let values = std::iter::once((LEFT, left))
-            .chain(registers.iter().map(|register| (register as u8, self.value_of(register))))
+            .chain(registers.iter().map(|register| (register as u8, self.raw_value_of(register))))
             .collect();
         let differs = registers.and_both(Registers::x(base)) != Registers::NONE;
         self.sites.push(LoadSite {
             pc: self.pc,
             pending: self.pending,
             values,
+            raw: self.raw,
             base: differs.then_some((base as u8, low)),
             differ,
         });

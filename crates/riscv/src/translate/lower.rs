@@ -129,12 +129,15 @@ pub(super) fn lower(
         is_lazy: false,
         at_hand: Registers::NONE,
         way_out,
+        loaded: Vec::new(),
         facts: Vec::new(),
         narrow: Vec::new(),
         sites: Vec::new(),
         layout,
         live: Registers::NONE,
         singles: [None; 32],
+        raw: Registers::NONE,
+        unread: Registers::NONE,
         has_fma: has_fma(),
         rest: &[],
         is_quiet: false,
@@ -157,6 +160,7 @@ pub(super) struct Inherited {
     pub(super) facts: Vec<Fact>,
     pub(super) narrow: Vec<(Value, Value)>,
     pub(super) singles: Singles,
+    pub(super) raw: (Registers, Registers),
     pub(super) at_hand: Registers,
 }
 
@@ -192,6 +196,8 @@ pub(super) struct Lowering<'a> {
     pub(super) at_hand: Registers,
     /// Where all ways out come together, with what is returned.
     pub(super) way_out: HostBlock,
+    /// Values that were loaded in the block: the value, the base register's, and the offset.
+    pub(super) loaded: Vec<(Value, Value, i64)>,
     /// What is known about guest memory.
     pub(super) facts: Vec<Fact>,
     /// Values, and their low halves as addresses.
@@ -203,6 +209,10 @@ pub(super) struct Lowering<'a> {
     pub(super) live: Registers,
     /// What is known about floating-point registers.
     pub(super) singles: Singles,
+    /// Those of them that are canonical NaNs if their values are NaNs.
+    pub(super) raw: Registers,
+    /// Those of the raw ones that nothing has read.
+    pub(super) unread: Registers,
     /// Whether the host has fused multiply-add.
     pub(super) has_fma: bool,
     /// The instructions behind the current one, in its block.
@@ -229,13 +239,15 @@ impl<'a> Lowering<'a> {
         self.dirty = plan.dirty;
         self.is_lazy = plan.is_lazy;
         self.index = index;
+        self.loaded.clear();
         self.base = None;
         self.base = self.holds_base(index).then(|| match plan.innermost {
             Some(_) => self.builder.use_var(self.base_variable),
             None => self.base(),
         });
         match self.inherited[index].take() {
-            Some(Inherited { pending, facts, narrow, singles, at_hand }) => {
+            Some(Inherited { pending, facts, narrow, singles, raw, at_hand }) => {
+                (self.raw, self.unread) = raw;
                 (self.pending, self.facts, self.singles) = (pending, facts, singles);
                 (self.narrow, self.at_hand) = (narrow, at_hand);
             }
@@ -244,6 +256,7 @@ impl<'a> Lowering<'a> {
                 self.facts.clear();
                 self.narrow.clear();
                 self.singles = [None; 32];
+                (self.raw, self.unread) = (Registers::NONE, Registers::NONE);
                 self.at_hand = Registers::NONE;
             }
         }
@@ -333,7 +346,7 @@ fn unfilled(region: &Region, plan: &Plan) -> Vec<usize> {
 /// Whether an instruction is translated as the end of its block.
 fn ends_block(end: &End) -> bool {
     match end {
-        End::Branch { .. } | End::Return | End::JumpRegister { .. } => true,
+        End::Branch { .. } | End::Return | End::JumpRegister(_) => true,
         End::Call { .. } | End::CallRegister { .. } => true,
         End::Jump(_) | End::Leave { .. } => false,
     }

@@ -98,7 +98,11 @@ impl Lowering<'_> {
         match self.builder.func.dfg.value_type(value) {
             types::F32 => self.set_single(insn.fd_index(), value),
             types::F64 => self.set_f(insn.fd_index(), value),
-            _ => self.set_x(insn.d(), value),
+            _ => {
+                let base = self.x(insn.s1());
+                self.loaded.push((value, base, insn.immediate() as i64));
+                self.set_x(insn.d(), value);
+            }
         }
     }
 

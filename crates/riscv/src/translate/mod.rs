@@ -41,6 +41,7 @@ mod plan;
 mod registers;
 mod run;
 mod sites;
+mod switch;
 mod table;
 mod values;
 

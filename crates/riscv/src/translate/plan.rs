@@ -193,8 +193,8 @@ impl Plan {
                 End::Branch { taken, next } => {
                     self.at(*taken).into_iter().chain(self.at(*next)).collect()
                 }
-                End::JumpRegister { targets } => {
-                    targets.iter().filter_map(|pc| self.at(*pc)).collect()
+                End::JumpRegister(targets) => {
+                    targets.entries.iter().filter_map(|pc| self.at(*pc)).collect()
                 }
                 End::Call { .. } | End::CallRegister { .. } => Vec::new(),
                 End::Return | End::Leave { .. } => Vec::new(),
@@ -334,7 +334,7 @@ impl Plan {
             if let Some(back) = self.blocks[index].back {
                 is_entry[back] = true;
             }
-            let jumps_anywhere = matches!(block.end, End::JumpRegister { .. });
+            let jumps_anywhere = matches!(block.end, End::JumpRegister(_));
             for successor in &self.blocks[index].successors {
                 // The interpreter looks for entries where it jumps. A loop has at least one jump
                 // backward, so it comes across one in each round.

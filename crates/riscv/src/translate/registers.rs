@@ -131,5 +131,19 @@ fn float(insn: Insn) -> Effects {
         Class | MoveToInteger | ToI32 | ToU32 | ToI64 | ToU64 => (f1, d),
         MoveFromInteger | FromI32 | FromU32 | FromI64 | FromU64 => (Registers::x(insn.s1()), fd),
     };
-    Effects { reads, writes, may_leave: true }
+    Effects { reads, writes, may_leave: !always_goes_on(insn, fields) }
+}
+
+/// Whether a floating-point instruction is translated without a way out.
+fn always_goes_on(insn: Insn, fields: FloatFields) -> bool {
+    use FloatFunction::*;
+
+    /// To nearest even, or as `frm` says, which says the same.
+    const NEAREST: [u32; 2] = [0, 7];
+    match fields.function() {
+        Add | Sub | Mul | Div | Sqrt => insn.op() == op::FLOAT_D && NEAREST.contains(&fields.rm()),
+        SignCopy | SignNegate | SignXor => insn.op() == op::FLOAT_D,
+        MoveToInteger | MoveFromInteger => true,
+        _ => false,
+    }
 }

@@ -26,7 +26,7 @@ use cranelift_codegen::{
 
 use serde::{Deserialize, Serialize};
 
-use super::registers::Registers;
+use super::{boxing::CANONICAL_NAN, registers::Registers};
 
 /// In place of a register's number: the budget.
 pub(super) const LEFT: u8 = 64;
@@ -45,6 +45,8 @@ pub(super) struct LoadSite {
     pub(super) pending: u64,
     /// Registers, or [`LEFT`], and their values.
     pub(super) values: Vec<(u8, Value)>,
+    /// Those of them that are canonical NaNs if their values are NaNs.
+    pub(super) raw: Registers,
     /// The base register, if it is not as in the frame, and the low half of its value.
     pub(super) base: Option<(u8, Value)>,
     /// The registers that are not as in the frame.
@@ -72,7 +74,7 @@ pub(super) struct Place {
     /// A guest register, or [`LEFT`].
     register: u8,
     /// The number of a host register; 16 more for one of floating point; [`Self::STACK`] or
-    /// [`Self::CONSTANT`].
+    /// [`Self::CONSTANT`]; perhaps with [`Self::RAW`].
     home: u8,
     /// From the frame pointer; or the low half of a constant.
     offset: i32,
@@ -83,6 +85,8 @@ pub(super) struct Place {
 impl Place {
     const STACK: u8 = 32;
     const CONSTANT: u8 = 33;
+    /// A NaN there stands for the canonical one.
+    const RAW: u8 = 64;
 }
 
 /// What the host's registers were at a fault, by hardware number.
@@ -137,13 +141,14 @@ impl Sites {
         self.places.get(places).unwrap_or(&[]).iter().map(move |place| {
             let Place { register, home, offset, addend } = *place;
             let addend_value = i64::from(addend) as u64;
-            let value = match home {
-                0..16 => host.integers[home as usize].wrapping_add(addend_value),
-                16..32 => host.floats[home as usize - 16],
+            let value = match home & !Place::RAW {
+                home @ 0..16 => host.integers[home as usize].wrapping_add(addend_value),
+                home @ 16..32 => host.floats[home as usize - 16],
                 Place::STACK => stack(offset).wrapping_add(addend_value),
                 _ => u64::from(offset as u32) | u64::from(addend as u32) << 32,
             };
-            (register, value)
+            let is_nan = home & Place::RAW != 0 && f64::from_bits(value).is_nan();
+            (register, if is_nan { CANONICAL_NAN } else { value })
         })
     }
 }
@@ -291,8 +296,10 @@ pub(super) fn places(
                 let (_, low) = site.base.filter(|(base, _)| base == register)?;
                 place(function, compiled, *register, low, offset)
             });
+            let is_raw = *register != LEFT && site.raw.0 >> register & 1 != 0;
+            let raw = if is_raw { Place::RAW } else { 0 };
             match known_part {
-                Some(place) => known.places.push(place),
+                Some(place) => known.places.push(Place { home: place.home | raw, ..place }),
                 None if need.has(site, *register) => return None,
                 None => {}
             }

@@ -132,22 +132,23 @@ impl<'a> Lowering<'a> {
         false
     }
 
-    /// The value of a floating-point register, all 64 bits.
-    pub(super) fn f(&mut self, register: usize) -> Value {
-        self.fetch(Registers::f(register));
-        self.builder.use_var(self.f[register])
-    }
-
     /// Sets a floating-point register.
     pub(super) fn set_f(&mut self, register: usize, value: Value) {
+        self.overwrite_raw(register);
         self.builder.def_var(self.f[register], value);
         self.at_hand = self.at_hand.and(Registers::f(register));
         self.wrote(Registers::f(register), 32 + register, value);
         self.singles[register] = None;
     }
 
+    /// The value of a register, for code that is cold.
     pub(super) fn value_of(&mut self, register: usize) -> Value {
-        if register < 32 { self.x(register) } else { self.f(register - 32) }
+        if register < 32 { self.x(register) } else { self.f_in_passing(register - 32) }
+    }
+
+    /// The same, raw where it is.
+    pub(super) fn raw_value_of(&mut self, register: usize) -> Value {
+        if register < 32 { self.x(register) } else { self.raw_f(register - 32) }
     }
 
     /// Outside of loops, loads registers from the frame that the block has not yet used.
