@@ -157,8 +157,8 @@ impl Fault {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Exit { .. } => Some(
-                "a program that serves requests must call `sandtide_next_request` in a loop \
-                 (sdk/c/sandtide.h) and not return from main",
+                "a program that serves requests must wait for connections on a socket, or call \
+                 `sandtide_next_request` in a loop (sdk/c/sandtide.h), and not return from main",
             ),
             Self::Deadline { .. } => Some("raise `limits.wall_time`, or answer sooner"),
             Self::Instructions { .. } => Some("raise `limits.instructions`, or compute less"),

@@ -194,7 +194,13 @@ impl Machine {
                 random: &mut self.random,
                 cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
             };
-            match self.process.schedule(bounds.now, &mut host) {
+            let next = self.process.schedule(bounds.now, &mut host);
+            match next {
+                Schedule::Run | Schedule::Idle { .. } | Schedule::Stalled
+                    if self.process.take_output() =>
+                {
+                    return Ok(Stop::Output);
+                }
                 Schedule::Run => {}
                 Schedule::Idle { until } => {
                     self.cpu_time += bounds.start.elapsed();
@@ -385,6 +391,11 @@ impl Machine {
             self.process.cpu().extended = None;
         }
         Ok(match action {
+            Action::Continue | Action::Resched if self.process.take_output() => {
+                // As for the hot path of guest calls: this may be the answer.
+                bounds.has_called = true;
+                Next::Stop(Stop::Output)
+            }
             Action::Continue => Next::GoOn,
             Action::Resched => Next::Resched,
             Action::GuestCall { number, args } => {

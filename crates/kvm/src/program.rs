@@ -8,7 +8,10 @@ use std::{
 use sandtide_engine::{
     Console, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox, SpawnError,
 };
-use sandtide_linux::{Process, serve::Booted};
+use sandtide_linux::{
+    Process,
+    serve::{Booted, Ready},
+};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -27,8 +30,8 @@ pub(crate) struct KvmProgram {
     pub(crate) limits: Limits,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) process: Process<Registers>,
-    /// The arguments of the call for a request in which the snapshot was taken.
-    pub(crate) waiting_call: [u64; 6],
+    /// How it waits for a request where the snapshot was taken.
+    pub(crate) ready: Ready,
     events: Events,
     unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -52,7 +55,7 @@ pub(crate) fn load(
     console: &dyn Console,
 ) -> Result<Arc<KvmProgram>, LoadError> {
     let Placed { mut machine, host } = place(source, limits)?;
-    let Booted { waiting_call, events } = boot(&mut machine, limits, console)?;
+    let Booted { ready, events } = boot(&mut machine, limits, console)?;
     console.flush();
     machine.save()?;
     let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
@@ -63,7 +66,7 @@ pub(crate) fn load(
         limits: limits.clone(),
         snapshot: Arc::new(snapshot),
         process: machine.process.clone(),
-        waiting_call,
+        ready,
         events,
         unknown_calls: Mutex::new(unknown_calls),
     }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{Console, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage};
-use sandtide_linux::serve::{Direct, Served};
+use sandtide_linux::serve::{Delivery, Served};
 
 use crate::{
     machine::{Bounds, End, Machine, system},
@@ -17,7 +17,7 @@ pub(crate) struct KvmSandbox {
     program: Arc<KvmProgram>,
     console: Arc<dyn Console>,
     machine: Machine,
-    delivery: Direct,
+    delivery: Delivery,
 }
 
 impl KvmSandbox {
@@ -30,7 +30,7 @@ impl KvmSandbox {
         let (host, process) = (&program.host, program.process.clone());
         let random = StdRng::from_os_rng();
         let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
-        let delivery = Direct::new(program.waiting_call);
+        let delivery = Delivery::new(&program.ready);
         Ok(Self { program, console, machine, delivery })
     }
 
@@ -58,13 +58,13 @@ impl Sandbox for KvmSandbox {
 
     fn reset(&mut self) -> Result<(), ResetError> {
         self.machine.reset(&self.program.process)?;
-        self.delivery = Direct::new(self.program.waiting_call);
+        self.delivery.reset(&self.program.ready);
         self.begin_exchange();
         Ok(())
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {
-        self.delivery.keep();
+        self.delivery.keep(&mut self.machine);
         self.begin_exchange();
         Ok(())
     }

@@ -267,6 +267,7 @@ impl Kernel {
             Node::Epoll(index) => drop(self.objects.epolls.remove(index)),
             Node::Timer(index) => drop(self.objects.timers.remove(index)),
             Node::Socket(index) => self.close_socket(index),
+            Node::Endpoint(index) => self.close_endpoint(index),
             _ => {}
         }
         Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct Kernel {
     pub(crate) space: Tracked<AddressSpace>,
     pub(crate) files: Tracked<Files>,
     pub(crate) objects: Objects,
+    /// Something was done to a connection that the host is to see. No part of a snapshot.
+    pub(crate) output: bool,
     pub(crate) scratch: Tracked<Scratch>,
     pub(crate) signals: Tracked<Signals>,
 }
@@ -135,6 +137,7 @@ impl Kernel {
 
     /// Restores what has changed. True if the threads have.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) -> bool {
+        self.output = false;
         self.space.reset_from(&snapshot.space);
         self.files.reset_from(&snapshot.files);
         self.objects.reset_from(&snapshot.objects);

@@ -23,6 +23,7 @@
 
 mod arena;
 mod calls;
+mod connections;
 mod cpu;
 mod delivery;
 pub mod elf;
@@ -48,6 +49,7 @@ mod threads;
 mod tracked;
 mod vfs;
 
+pub use connections::{Connection, Listener};
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use host::{Action, CpuTime, Delivered, Host, Schedule};
 pub use image::{

@@ -143,7 +143,9 @@ impl<C: Cpu> Process<C> {
                     // None of the deadlines has passed, or a thread would be ready.
                     let alarm = self.kernel.signals.alarm.next();
                     let deadline = [deadline, timer, alarm].into_iter().flatten().min();
-                    return if deadline.is_some() || self.kernel.threads.any_waits_for_host() {
+                    let is_heard = || self.kernel.may_hear_from_host();
+                    let may_go_on = self.kernel.threads.any_waits_for_host() || is_heard();
+                    return if deadline.is_some() || may_go_on {
                         Schedule::Idle { until: deadline }
                     } else {
                         Schedule::Stalled

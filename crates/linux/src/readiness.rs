@@ -72,6 +72,7 @@ pub(crate) enum Source {
     Counter(usize),
     Timer(usize),
     Socket(usize),
+    Endpoint(usize),
     /// The signals that are pending.
     Signals,
 }
@@ -93,6 +94,9 @@ impl Kernel {
             Node::Socket(index) => objects.sockets.get(*index).map_or(gone, |socket| {
                 socket.readiness(socket.peer.and_then(|peer| objects.sockets.get(peer).ok()))
             }),
+            Node::Endpoint(index) => {
+                objects.endpoints.get(*index).map_or(gone, |endpoint| endpoint.readiness())
+            }
             Node::Signals(mask) => self.signals_readiness(*mask),
             Node::Epoll(index) => self.epoll_readiness(*index),
             Node::Console(_) => Readiness::constant(condition::OUTPUT),

@@ -129,6 +129,7 @@ pub(crate) fn start(
         space: Tracked::new(space),
         files: Tracked::new(Files::new(split(setup.directory.as_bytes()))),
         objects: Objects::default(),
+        output: false,
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),
     };

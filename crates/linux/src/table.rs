@@ -213,22 +213,22 @@ table! {
         riscv_flush_icache => identity::nothing, "Code is never modified in place.";
     }
     "Sockets" {
-        socket => network::socket, "Always `EACCES` or `EAFNOSUPPORT`: egress is denied.";
+        socket => network::socket, "`SOCK_STREAM` of `AF_INET`, `AF_INET6`, `AF_UNIX`. Other kinds are `EACCES`: egress is denied. Other families are `EAFNOSUPPORT`.";
         socketpair => socket::socketpair, "`AF_UNIX` streams, datagrams and sequenced packets; holds 64 KiB and 256 messages each way.";
-        connect => network::not_a_socket, "No socket can be connected.";
-        bind => network::not_a_socket, "No socket can be bound.";
-        listen => network::not_a_socket, "No socket can listen.";
-        accept4 => network::not_a_socket, "No socket can listen.";
-        accept => network::not_a_socket, "No socket can listen.";
-        sendto => socket::sendto, "Of a pair, without an address.";
-        recvfrom => socket::recvfrom, "`MSG_PEEK`, `MSG_TRUNC`, `MSG_DONTWAIT`, `MSG_WAITALL`.";
-        sendmsg => socket::sendmsg, "As `sendto`. No descriptors or credentials (`EOPNOTSUPP`).";
-        recvmsg => socket::recvmsg, "As `recvfrom`.";
-        getsockopt => socket::getsockopt, "`SO_TYPE`, `SO_DOMAIN`, `SO_PROTOCOL`, `SO_ERROR`, `SO_ACCEPTCONN`, `SO_SNDBUF`, `SO_RCVBUF`.";
-        setsockopt => socket::setsockopt, "The usual options are accepted without effect.";
-        getsockname => socket::name, "The ends of a pair have no name.";
-        getpeername => socket::name, "The ends of a pair have no name.";
-        shutdown => socket::shutdown, "";
+        bind => network::bind, "Any address, port and path; port 0 becomes a free one. Nothing is opened on the host, and no file is made for a path.";
+        listen => network::listen, "Connections come from the host, for requests: one at a time, whatever the backlog.";
+        accept => network::accept, "The client seems to be on the same machine.";
+        accept4 => network::accept4, "As `accept`. `SOCK_NONBLOCK`, `SOCK_CLOEXEC`.";
+        connect => network::connect, "Egress is denied: `EACCES`; to itself `ECONNREFUSED`, to a path `ENOENT`.";
+        sendto => network::sendto, "`MSG_DONTWAIT`, `MSG_NOSIGNAL`; without an address. A connection holds 64 KiB each way.";
+        recvfrom => network::recvfrom, "`MSG_PEEK`, `MSG_DONTWAIT`, `MSG_WAITALL`; of a pair also `MSG_TRUNC`.";
+        sendmsg => network::sendmsg, "As `sendto`. No descriptors or credentials (`EOPNOTSUPP`).";
+        recvmsg => network::recvmsg, "As `recvfrom`.";
+        getsockopt => network::getsockopt, "What was set; `SO_TYPE`, `SO_DOMAIN`, `SO_PROTOCOL`, `SO_ERROR`, `SO_ACCEPTCONN`, `SO_SNDBUF`, `SO_RCVBUF`, `SO_PEERCRED`.";
+        setsockopt => network::setsockopt, "What servers set is accepted and has no effect, time-outs included; the rest is `ENOPROTOOPT`.";
+        getsockname => network::getsockname, "The ends of a pair have no name.";
+        getpeername => network::getpeername, "As `accept`.";
+        shutdown => network::shutdown, "";
     }
     "Refused, and not counted as unknown" {
         openat2 => identity::refused, "`ENOSYS`: use `openat`.";

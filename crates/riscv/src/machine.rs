@@ -180,7 +180,13 @@ impl Machine {
                 random: &mut self.random,
                 cpu_time: CpuTime { before: self.cpu_time, since: bounds.start },
             };
-            match self.process.schedule(bounds.now, &mut host) {
+            let next = self.process.schedule(bounds.now, &mut host);
+            match next {
+                Schedule::Run | Schedule::Idle { .. } | Schedule::Stalled
+                    if self.process.take_output() =>
+                {
+                    return Stop::Output;
+                }
                 Schedule::Run => {}
                 Schedule::Idle { until } => {
                     self.cpu_time += bounds.start.elapsed();
@@ -265,6 +271,9 @@ impl Machine {
             self.calls += 1;
             bounds.spend(CALL_COST);
             match self.call(bounds, console, stdin) {
+                Action::Continue | Action::Resched if self.process.take_output() => {
+                    return Some(Stop::Output);
+                }
                 Action::Continue => {}
                 Action::Resched => {
                     self.quantum = QUANTUM;

@@ -9,7 +9,10 @@ use sandtide_engine::{
     Console, EngineError, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
     SpawnError, Translation,
 };
-use sandtide_linux::{Process, serve::Booted};
+use sandtide_linux::{
+    Process,
+    serve::{Booted, Ready},
+};
 use sandtide_memory::Snapshot;
 use sha2::{Digest, Sha256};
 
@@ -31,8 +34,8 @@ pub(crate) struct RiscvProgram {
     pub(crate) process: Process<Cpu>,
     pub(crate) code: Arc<Code>,
     pub(crate) host_code: Arc<HostCode>,
-    /// The arguments of the call for a request in which the snapshot was taken.
-    pub(crate) waiting_call: [u64; 6],
+    /// How it waits for a request where the snapshot was taken.
+    pub(crate) ready: Ready,
     events: Events,
     unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -57,7 +60,7 @@ pub(crate) fn load(
     translator: &Arc<Translator>,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits, translator)?;
-    let Booted { waiting_call, events } = boot(&mut machine, &symbols, limits, console)?;
+    let Booted { ready, events } = boot(&mut machine, &symbols, limits, console)?;
     console.flush();
     let snapshot = machine
         .memory
@@ -73,7 +76,7 @@ pub(crate) fn load(
         process: machine.process,
         code: machine.code,
         host_code: machine.host_code,
-        waiting_call,
+        ready,
         events,
         unknown_calls: Mutex::new(unknown_calls),
     }))

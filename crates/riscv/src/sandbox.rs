@@ -6,7 +6,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{
     Console, EngineError, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage,
 };
-use sandtide_linux::serve::{Direct, Served};
+use sandtide_linux::serve::{Delivery, Served};
 use sandtide_memory::Space;
 
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) struct RiscvSandbox {
     program: Arc<RiscvProgram>,
     console: Arc<dyn Console>,
     machine: Machine,
-    delivery: Direct,
+    delivery: Delivery,
 }
 
 impl RiscvSandbox {
@@ -37,7 +37,7 @@ impl RiscvSandbox {
             Arc::clone(&program.host_code),
             StdRng::from_os_rng(),
         );
-        let delivery = Direct::new(program.waiting_call);
+        let delivery = Delivery::new(&program.ready);
         Ok(Self { program, console, machine, delivery })
     }
 
@@ -64,13 +64,13 @@ impl Sandbox for RiscvSandbox {
             .reset()
             .map_err(|source| EngineError::System { what: "cannot reset memory", source })?;
         self.machine.process.reset_from(&self.program.process);
-        self.delivery = Direct::new(self.program.waiting_call);
+        self.delivery.reset(&self.program.ready);
         self.begin_exchange();
         Ok(())
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {
-        self.delivery.keep();
+        self.delivery.keep(&mut self.machine);
         self.begin_exchange();
         Ok(())
     }

@@ -148,7 +148,7 @@ fn a_program_that_ends_before_its_first_request_is_not_served() {
     error: cannot load tenant `exit`
       caused by: the program failed before it asked for its first request: exited with code 3
 
-    hint: a program that serves requests must call `sandtide_next_request` in a loop (sdk/c/sandtide.h) and not return from main
+    hint: a program that serves requests must wait for connections on a socket, or call `sandtide_next_request` in a loop (sdk/c/sandtide.h), and not return from main
     ");
 }
 

@@ -127,6 +127,7 @@ pub(crate) fn ioctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
             let left = match &description.node {
                 Node::PipeReader(pipe) => kernel.objects.pipes.get(*pipe)?.len() as u64,
                 Node::Socket(socket) => kernel.objects.sockets.get(*socket)?.len() as u64,
+                Node::Endpoint(index) => kernel.unread(*index)?,
                 Node::Stdin => 0,
                 node @ (Node::Host(_) | Node::Scratch(_) | Node::Text(_)) => {
                     kernel.bytes_behind(node, description.offset)?

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::{
     Errno, GuestMemory, Host,
-    calls::socket,
+    calls::{network, socket},
     files::flags,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Kernel, Stop, fail, value},
@@ -34,7 +34,11 @@ pub(crate) fn preadv(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
 }
 
 pub(crate) fn write(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    transfer_out(kernel, host, args[0], &single(args[1], args[2])?, None)
+    let range = single(args[1], args[2])?;
+    // Few programs write what is left when a connection takes a part of it.
+    let whole = [Range { length: args[2], ..range[0] }];
+    let is_connection = matches!(kernel.files.get(args[0])?.node, Node::Endpoint(_));
+    transfer_out(kernel, host, args[0], if is_connection { &whole } else { &range }, None)
 }
 
 pub(crate) fn writev(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
@@ -86,6 +90,9 @@ fn transfer_in(
     let seeks = is_seekable(&node);
     if position.is_some() && !seeks {
         return fail(Errno::SPIPE);
+    }
+    if let Node::Endpoint(_) = node {
+        return network::receive(kernel, host.memory, fd, ranges, 0).map(network::Received::flow);
     }
     if let Node::Socket(index) = node {
         return socket::read(kernel, host.memory, index, ranges, !nonblock);
@@ -154,7 +161,7 @@ fn read_part(
         Node::Timer(index) => read_timer(kernel, host.memory, *index, range),
         Node::Signals(mask) => super::signalfd::read(kernel, host.memory, *mask, range),
         // Sockets are read whole.
-        Node::Epoll(_) | Node::Socket(_) => Err(Errno::INVAL.into()),
+        Node::Epoll(_) | Node::Socket(_) | Node::Endpoint(_) => Err(Errno::INVAL.into()),
         Node::Console(_) | Node::PipeWriter(_) => Err(Errno::BADF.into()),
     }
 }
@@ -298,6 +305,9 @@ fn transfer_out(
     let seeks = is_seekable(&node);
     if position.is_some() && !seeks {
         return fail(Errno::SPIPE);
+    }
+    if let Node::Endpoint(_) = node {
+        return network::send(kernel, host.memory, fd, ranges, 0);
     }
     if let Node::Socket(index) = node {
         let waits = status & flags::NONBLOCK == 0;

@@ -17,6 +17,7 @@ const AT_EMPTY_PATH: u64 = 0x1000;
 const MOUNT_INODES: u64 = 0x100;
 const STREAM_INODE: u64 = 0x10;
 const SOCKET_INODES: u64 = 1 << 32;
+const ENDPOINT_INODES: u64 = 2 << 32;
 
 /// The time for a file that is written now.
 pub(super) fn now() -> (i64, u32) {
@@ -73,6 +74,9 @@ impl Kernel {
             }
             Node::Socket(socket) => {
                 Stat::synthetic(FileType::Socket, 0o777, SOCKET_INODES + *socket as u64)
+            }
+            Node::Endpoint(index) => {
+                Stat::synthetic(FileType::Socket, 0o777, ENDPOINT_INODES + *index as u64)
             }
             // As Linux's anonymous inodes: no type, and all the same.
             Node::Counter(_) | Node::Epoll(_) | Node::Timer(_) | Node::Signals(_) => {

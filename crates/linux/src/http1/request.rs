@@ -22,8 +22,8 @@ const NOBODY: &str = "localhost";
 /// Writes the head of an exchange's request, with the empty line behind it.
 ///
 /// The framing is made anew, and headers about the client's connection stay behind, so that the
-/// guest can read the request in one way only. `Expect` stays behind too: that the guest reads the
-/// body is what makes the host ask the client for it. Names are written as most programs spell
+/// guest can read the request in one way only. `Expect` stays behind too: it is the host that asks a
+/// client for its body, when it wants to pass it on. Names are written as most programs spell
 /// them (`Content-Type`), for those that look for them letter by letter.
 pub fn head(exchange: &Exchange, out: &mut Vec<u8>) -> Framing {
     let request = &exchange.request;

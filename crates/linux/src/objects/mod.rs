@@ -1,12 +1,16 @@
 //! What descriptions refer to that is neither a file nor a device.
 
 mod counter;
+mod endpoint;
 mod epoll;
 mod pipe;
 mod socket;
 mod timer;
 
 pub(crate) use counter::Counter;
+pub(crate) use endpoint::{
+    Address, Blocked, Connection, Endpoint, Family, Listening, Setting, State,
+};
 pub(crate) use epoll::{Epoll, Watch, interest};
 pub(crate) use pipe::{PIPE_CAPACITY, Pipe};
 pub(crate) use socket::{SOCKET_CAPACITY, Socket, SocketKind};
@@ -15,7 +19,7 @@ pub(crate) use timer::{Alarm, Timer};
 use crate::arena::Arena;
 
 /// The objects of a process. Each is there as long as a description refers to it, so the limit
-/// for descriptors bounds them all.
+/// for descriptors bounds them all; connections also as long as the host has its end of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Objects {
     pub(crate) pipes: Arena<Pipe>,
@@ -23,25 +27,28 @@ pub(crate) struct Objects {
     pub(crate) epolls: Arena<Epoll>,
     pub(crate) timers: Arena<Timer>,
     pub(crate) sockets: Arena<Socket>,
+    pub(crate) endpoints: Arena<Endpoint>,
 }
 
 impl Objects {
     pub(crate) fn has_changed(&self) -> bool {
-        let Self { pipes, counters, epolls, timers, sockets } = self;
+        let Self { pipes, counters, epolls, timers, sockets, endpoints } = self;
         pipes.has_changed()
             || counters.has_changed()
             || epolls.has_changed()
             || timers.has_changed()
             || sockets.has_changed()
+            || endpoints.has_changed()
     }
 
     /// Restores what has changed.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) {
-        let Self { pipes, counters, epolls, timers, sockets } = snapshot;
+        let Self { pipes, counters, epolls, timers, sockets, endpoints } = snapshot;
         self.pipes.reset_from(pipes);
         self.counters.reset_from(counters);
         self.epolls.reset_from(epolls);
         self.timers.reset_from(timers);
         self.sockets.reset_from(sockets);
+        self.endpoints.reset_from(endpoints);
     }
 }

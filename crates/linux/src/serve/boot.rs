@@ -8,17 +8,20 @@ use std::{
 use sandtide_abi::call;
 use sandtide_engine::{Console, EngineError, Events, Fault};
 
-use super::{Machine, Stop, misplaced};
-use crate::{Cpu as _, protocol::Booting};
+use super::{Machine, Ready, Stop, misplaced};
+use crate::{Cpu as _, Listener, Process, protocol::Booting};
 
 /// Time that other threads get, when the first request is waited for, to come to rest.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// The answer to a guest call that a server makes.
+const ENOSYS: u64 = 38;
+
 /// What a program has come to when it waits for its first request.
 #[derive(Debug)]
 pub struct Booted {
-    /// The arguments of the call for it.
-    pub waiting_call: [u64; 6],
+    /// How it waits for it.
+    pub ready: Ready,
     /// The events that it handles.
     pub events: Events,
 }
@@ -40,7 +43,8 @@ impl<E> From<EngineError> for Unready<E> {
     }
 }
 
-/// Runs a program until it waits for its first request.
+/// Runs a program until it waits for its first request: until it makes the guest call for one, or
+/// every thread of it waits, and one of them for a connection.
 pub fn boot<M: Machine>(
     machine: &mut M,
     bounds: &mut M::Bounds<'_>,
@@ -50,15 +54,24 @@ pub fn boot<M: Machine>(
     loop {
         match machine.run(bounds, console, None)? {
             Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
-                let waiting_call = settle(machine, arguments, &mut calls, bounds, console)?;
-                return Ok(Booted { waiting_call, events: calls.events });
+                let call = settle(machine, arguments, &mut calls, bounds, console)?;
+                return Ok(Booted { ready: Ready::Direct(call), events: calls.events });
             }
             Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
                 Some(result) => machine.parts().process.cpu().set_result(result),
                 None => return Err(Unready::Fault(misplaced(number, "there is no request yet"))),
             },
+            // Nobody is connected.
+            Stop::Output => {}
             Stop::Sliced => M::renew(bounds),
-            Stop::Idle { until } => wait::<M>(until, bounds),
+            Stop::Idle { until } => match machine.parts().process.waiting_listener() {
+                Some(listener) => {
+                    let ready = settle_server(machine, listener, bounds, console)?;
+                    return Ok(Booted { ready, events: Events::default() });
+                }
+                None if until.is_none() => return Err(Unready::Over(M::STALLED)),
+                None => wait::<M>(until, bounds),
+            },
             Stop::Exit(code) => return Err(Unready::Fault(Fault::Exit { code })),
             Stop::Over(end) => return Err(Unready::Over(end)),
         }
@@ -83,6 +96,7 @@ fn settle<M: Machine>(
         match machine.run(bounds, console, None)? {
             Stop::Idle { .. } => break,
             Stop::Sliced => M::renew(bounds),
+            Stop::Output => {}
             // Another thread makes a guest call of its own.
             Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
                 Some(result) => machine.parts().process.cpu().set_result(result),
@@ -99,10 +113,65 @@ fn settle<M: Machine>(
             Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => return Ok(arguments),
             Stop::GuestCall { .. } => machine.wait_for_host()?,
             Stop::Sliced => M::renew(bounds),
+            Stop::Output => {}
             Stop::Idle { .. } | Stop::Exit(_) => return Err(Unready::Over(M::STALLED)),
             Stop::Over(end) => return Err(Unready::Over(end)),
         }
     }
+}
+
+/// Brings a server that waits for connections to where it waits for a request on one, so that
+/// what it does with a new connection is not done again for every request.
+///
+/// A server that does not wait for requests on a connection that says nothing gets a new one for
+/// each request.
+fn settle_server<M: Machine>(
+    machine: &mut M,
+    listener: Listener,
+    bounds: &mut M::Bounds<'_>,
+    console: &dyn Console,
+) -> Result<Ready, Unready<M::End>> {
+    let connection = machine.parts().process.connect(listener);
+    if let Some(connection) = connection {
+        rest(machine, bounds, console, |process| process.is_accepted(connection))?;
+        if machine.parts().process.is_idle(connection) {
+            return Ok(Ready::Sockets { listener, connection: Some(connection) });
+        }
+        machine.parts().process.hang_up(connection);
+        rest(machine, bounds, console, |_| true)?;
+    }
+    Ok(Ready::Sockets { listener, connection: None })
+}
+
+/// Lets a program run until every thread waits and what is asked holds, or there was time enough
+/// for that.
+fn rest<M: Machine>(
+    machine: &mut M,
+    bounds: &mut M::Bounds<'_>,
+    console: &dyn Console,
+    holds: impl Fn(&Process<M::Cpu>) -> bool,
+) -> Result<(), Unready<M::End>> {
+    let mut calls = Booting::default();
+    let enough = Instant::now() + SETTLE;
+    while Instant::now() < enough {
+        match machine.run(bounds, console, None)? {
+            Stop::GuestCall { number, arguments } => {
+                let result = calls.call(number, arguments).unwrap_or(ENOSYS.wrapping_neg());
+                machine.parts().process.cpu().set_result(result);
+            }
+            Stop::Output => {}
+            Stop::Sliced => M::renew(bounds),
+            Stop::Idle { until: Some(until) }
+                if until < enough && !holds(machine.parts().process) =>
+            {
+                wait::<M>(Some(until), bounds);
+            }
+            Stop::Idle { .. } => break,
+            Stop::Exit(code) => return Err(Unready::Fault(Fault::Exit { code })),
+            Stop::Over(end) => return Err(Unready::Over(end)),
+        }
+    }
+    Ok(())
 }
 
 /// Runs a program to its end. `Ok` has its exit code.
@@ -122,7 +191,10 @@ pub fn execute<M: Machine>(
                 };
                 machine.parts().process.cpu().set_result(result);
             }
+            Stop::Output => {}
             Stop::Sliced => M::renew(bounds),
+            // It waits for a connection that nobody makes.
+            Stop::Idle { until: None } => return Err(Unready::Over(M::STALLED)),
             Stop::Idle { until } => wait::<M>(until, bounds),
             Stop::Exit(code) => return Ok(code),
             Stop::Over(end) => return Err(Unready::Over(end)),

@@ -21,19 +21,16 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// For a sandbox at its snapshot, with the arguments of the call that it waits in.
-    pub fn new(waiting_call: [u64; 6]) -> Self {
+    pub(super) fn new(waiting_call: [u64; 6]) -> Self {
         let pending = Some((call::NEXT_REQUEST, waiting_call));
         Self { calls: GuestCalls::default(), pending, waited: false }
     }
 
-    /// The sandbox keeps its state: the next exchange goes on where this one has ended.
-    pub fn keep(&mut self) {
+    pub(super) fn keep(&mut self) {
         (self.calls, self.waited) = (GuestCalls::default(), false);
     }
 
-    /// Runs an exchange for at most a turn.
-    pub fn run<M: Machine>(
+    pub(super) fn run<M: Machine>(
         &mut self,
         machine: &mut M,
         bounds: &mut M::Bounds<'_>,
@@ -55,7 +52,11 @@ impl Direct {
                     call = Some((number, arguments));
                     continue;
                 }
+                // Nobody is connected.
+                Stop::Output => continue,
                 Stop::Sliced => Progress::Sliced,
+                // It waits for a connection that nobody makes.
+                Stop::Idle { until: None } if !self.waited => return Ok(Served::Over(M::STALLED)),
                 Stop::Idle { until } => Progress::Waiting { until },
                 Stop::Exit(code) => Progress::Ended(Outcome::Fault(Fault::Exit { code })),
                 Stop::Over(end) => return Ok(Served::Over(end)),

@@ -2,13 +2,18 @@
 //! wait for one, and through an exchange.
 //!
 //! ```text
-//!   boot ── NEXT_REQUEST ─▶ Direct::new ─▶ run, run, … ─▶ Served ─▶ reset, or keep
+//!   boot ─┬ NEXT_REQUEST ────────────▶ Ready::Direct     guest calls: protocol
+//!         └ waits for a connection ──▶ Ready::Sockets    an emulated socket: http1
+//!                                           │
+//!   Delivery::new ─▶ run, run, … ─▶ Served ─▶ reset, or keep
 //! ```
 //!
 //! An engine brings a [`Machine`] and turns ends of its own into faults.
 
 mod boot;
+mod delivery;
 mod direct;
+mod sockets;
 
 use std::{io::Read, time::Instant};
 
@@ -18,7 +23,9 @@ use sandtide_engine::{Console, EngineError, Fault, Progress};
 use crate::{Cpu, GuestMemory, Process};
 
 pub use boot::{Booted, Unready, boot, execute};
+pub use delivery::{Delivery, Ready};
 pub use direct::Direct;
+pub use sockets::Sockets;
 
 /// A program in execution, as an engine runs it.
 pub trait Machine {
@@ -51,7 +58,7 @@ pub trait Machine {
     /// Begins another slice.
     fn renew(bounds: &mut Self::Bounds<'_>);
 
-    /// What guest calls work on.
+    /// What guest calls and connections work on.
     fn parts(&mut self) -> Parts<'_, Self::Cpu, Self::Memory>;
 
     /// The running thread makes its call again when the host has something new.
@@ -78,6 +85,9 @@ pub enum Stop<E> {
         /// The arguments.
         arguments: [u64; 6],
     },
+    /// The guest has done something to a connection that the host is to see
+    /// ([`Process::take_output`]).
+    Output,
     /// The slice is used up.
     Sliced,
     /// Every thread waits.

@@ -41,7 +41,10 @@ pub(crate) enum Node {
     Timer(usize),
     /// A signalfd, for the signals of a mask.
     Signals(u64),
+    /// One end of a pair.
     Socket(usize),
+    /// A socket that can have an address.
+    Endpoint(usize),
 }
 
 /// What is mounted at a path.

@@ -1,0 +1,124 @@
+//! Endpoint options: what servers set is kept and told again; none of it changes anything, as there
+//! is no network below.
+
+use crate::{
+    Errno, GuestMemory, Host, guest,
+    kernel::{Args, CallResult, DONE, Kernel, PID, UID, fail},
+    objects::{Endpoint, Family, Setting, State},
+};
+
+const SOCKET: u32 = 1;
+const IP: u32 = 0;
+const TCP: u32 = 6;
+const IPV6: u32 = 41;
+
+/// `SO_*`.
+const TYPE: u32 = 3;
+const ERROR: u32 = 4;
+const SEND_BUFFER: u32 = 7;
+const RECEIVE_BUFFER: u32 = 8;
+const LINGER: u32 = 13;
+const SHARE_PORT: u32 = 15;
+const PEER_CREDENTIALS: u32 = 17;
+const TIMEOUTS: [u32; 4] = [20, 21, 66, 67];
+const IS_LISTENER: u32 = 30;
+const PROTOCOL: u32 = 38;
+const DOMAIN: u32 = 39;
+
+/// `TCP_CONGESTION`: a name.
+const CONGESTION: u32 = 13;
+
+/// Options that can be set, of each level.
+const SETTABLE: [(u32, &[u32]); 4] = [
+    // Addresses, buffers, keep-alive, out-of-band data, priority, linger, credentials, low-water
+    // marks, time-outs, time stamps, mark, processor, busy polling, time-outs again.
+    (SOCKET, &[2, 6, 7, 8, 9, 10, 12, 13, 15, 16, 18, 19, 20, 21, 29, 36, 46, 49, 66, 67]),
+    // Type of service, time to live, header options, errors, path discovery.
+    (IP, &[1, 2, 8, 10, 11, 13]),
+    // Delay, segments, cork, keep-alive, retries, linger, deferred accept, window, quick
+    // acknowledgement, congestion, time-out, fast open, low-water mark.
+    (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 18, 23, 25]),
+    // Hops, IPv6 only, packet information, class.
+    (IPV6, &[16, 23, 26, 49, 51, 67]),
+];
+
+impl Endpoint {
+    /// The number that an option was set to; 0 if it was not.
+    fn setting(&self, level: u32, name: u32) -> u32 {
+        let found = self.settings.iter().find(|set| (set.level, set.name) == (level, name));
+        let number = found.and_then(|set| set.value.first_chunk().copied());
+        number.map_or(0, u32::from_le_bytes)
+    }
+
+    /// Whether others may listen on its port.
+    pub(super) fn shares_port(&self) -> bool {
+        self.setting(SOCKET, SHARE_PORT) != 0
+    }
+}
+
+pub(super) fn setsockopt(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let [fd, level, name, address, length, _] = args;
+    let (level, name, length) = (level as u32, name as u32, length as u32);
+    let index = kernel.endpoint_of(fd)?;
+    let is_known = SETTABLE.iter().any(|(of, names)| *of == level && names.contains(&name));
+    if !is_known || level == IPV6 && kernel.objects.endpoints.get(index)?.family != Family::V6 {
+        return fail(Errno::NOPROTOOPT);
+    }
+    let mut value = [0; 16];
+    let kept = (length as usize).min(value.len());
+    if length < 4 && (level, name) != (TCP, CONGESTION) {
+        return fail(Errno::INVAL);
+    }
+    value[..kept].copy_from_slice(host.memory.view(address, kept as u64)?);
+    let socket = kernel.objects.endpoints.change(index)?;
+    socket.settings.retain(|set| (set.level, set.name) != (level, name));
+    socket.settings.push(Setting { level, name, value, length: kept });
+    DONE
+}
+
+pub(super) fn getsockopt(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let [fd, level, name, address, length, _] = args;
+    let (level, name) = (level as u32, name as u32);
+    let socket = kernel.objects.endpoints.get(kernel.endpoint_of(fd)?)?;
+    if let Some(set) = socket.settings.iter().find(|set| (set.level, set.name) == (level, name)) {
+        return tell(host.memory, address, length, &set.value[..set.length]);
+    }
+    let number = match (level, name) {
+        (SOCKET, TYPE) => 1,
+        (SOCKET, ERROR) => 0,
+        (SOCKET, SEND_BUFFER | RECEIVE_BUFFER) => 212_992,
+        (SOCKET, IS_LISTENER) => u32::from(matches!(socket.state, State::Listening(_))),
+        (SOCKET, PROTOCOL) => {
+            if socket.family == Family::Unix {
+                0
+            } else {
+                TCP
+            }
+        }
+        (SOCKET, DOMAIN) => u32::from(socket.family.number()),
+        (SOCKET, PEER_CREDENTIALS) if socket.family == Family::Unix => {
+            let credentials: Vec<u8> =
+                [PID, UID, UID].iter().flat_map(|number| number.to_le_bytes()).collect();
+            return tell(host.memory, address, length, &credentials);
+        }
+        (SOCKET, LINGER) => return tell(host.memory, address, length, &[0; 8]),
+        (SOCKET, name) if TIMEOUTS.contains(&name) => {
+            return tell(host.memory, address, length, &[0; 16]);
+        }
+        _ if SETTABLE.iter().any(|(of, names)| *of == level && names.contains(&name)) => 0,
+        _ => return fail(Errno::NOPROTOOPT),
+    };
+    tell(host.memory, address, length, &number.to_le_bytes())
+}
+
+/// Writes a value, cut to the length at `length`, and how long it became there.
+fn tell(memory: &mut dyn GuestMemory, address: u64, length: u64, value: &[u8]) -> CallResult {
+    let room = guest::read_u32(memory, length)?;
+    if room > i32::MAX as u32 {
+        return fail(Errno::INVAL);
+    }
+    let cut = value.len().min(room as usize);
+    guest::write(memory, address, &value[..cut])?;
+    guest::write_u32(memory, length, cut as u32)?;
+    DONE
+}

@@ -1,0 +1,73 @@
+//! How the sandboxes of a program get their requests: one of two ways.
+
+use sandtide_engine::{Console, EngineError, Turn};
+
+use super::{Direct, Machine, Served, Sockets};
+use crate::{Connection, Listener};
+
+/// How a program waits for its first request, where its snapshot was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// In the guest call for a request, with these arguments.
+    Direct([u64; 6]),
+    /// For a connection.
+    Sockets {
+        /// Where it waits.
+        listener: Listener,
+        /// A connection on which it waits for a request already.
+        connection: Option<Connection>,
+    },
+}
+
+/// Brings the requests of one sandbox to its guest, and the answers back.
+#[derive(Debug)]
+pub enum Delivery {
+    /// By guest calls.
+    Direct(Direct),
+    /// By a connection of the guest's.
+    Sockets(Box<Sockets>),
+}
+
+impl Delivery {
+    /// For a sandbox that is at the snapshot.
+    pub fn new(ready: &Ready) -> Self {
+        match ready {
+            Ready::Direct(call) => Self::Direct(Direct::new(*call)),
+            Ready::Sockets { listener, connection } => {
+                Self::Sockets(Box::new(Sockets::new(*listener, *connection)))
+            }
+        }
+    }
+
+    /// Runs an exchange for at most a turn.
+    pub fn run<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        bounds: &mut M::Bounds<'_>,
+        console: &dyn Console,
+        turn: &mut Turn<'_, '_>,
+    ) -> Result<Served<M::End>, EngineError> {
+        match self {
+            Self::Direct(direct) => direct.run(machine, bounds, console, turn),
+            Self::Sockets(sockets) => sockets.run(machine, bounds, console, turn),
+        }
+    }
+
+    /// The sandbox is at the snapshot again.
+    pub fn reset(&mut self, ready: &Ready) {
+        match (self, ready) {
+            (Self::Sockets(sockets), Ready::Sockets { listener, connection }) => {
+                sockets.reset(*listener, *connection);
+            }
+            (delivery, ready) => *delivery = Self::new(ready),
+        }
+    }
+
+    /// The sandbox keeps its state: the next exchange goes on where this one has ended.
+    pub fn keep<M: Machine>(&mut self, machine: &mut M) {
+        match self {
+            Self::Direct(direct) => direct.keep(),
+            Self::Sockets(sockets) => sockets.keep(machine.parts().process),
+        }
+    }
+}
