@@ -18,11 +18,16 @@
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <sys/auxv.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "sandtide.h"
@@ -281,7 +286,7 @@ static struct {
     char *next_map;
     char cwd[64];
     mode_t mask;
-    int scratch_file, granted_file;
+    int scratch_file, granted_file, counter, set, timer, pipe[2], pair[2], end;
     uint64_t *writable, *readonly;
     char *hole;
     char *argument;
@@ -315,6 +320,14 @@ static void set_up(char **arguments)
     need(write(boot.scratch_file, "original", 8) == 8, "write");
     boot.granted_file = open("/data/file", O_RDONLY);
     need(boot.granted_file >= 0, "/data/file");
+    boot.counter = eventfd(7, EFD_NONBLOCK);
+    boot.set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u64 = 42};
+    need(epoll_ctl(boot.set, EPOLL_CTL_ADD, boot.counter, &event) == 0, "epoll_ctl");
+    boot.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    need(pipe2(boot.pipe, O_NONBLOCK) == 0, "pipe2");
+    need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, boot.pair) == 0, "socketpair");
+    boot.end = boot.pair[1] + 1;
     boot.writable = map(PAGE);
     boot.readonly = map(PAGE);
     boot.hole = (char *)map(PAGE);
@@ -588,7 +601,7 @@ static void plant_descriptors(uint64_t secret)
     int file = open("/tmp/left", O_RDWR | O_CREAT, 0600);
     if (write(file, &secret, 8) != 8)
         perror("write");
-    dup2(file, 12);
+    dup2(file, 30);
     if (pipe(ends) == 0 && write(ends[1], &secret, 8) != 8)
         perror("write");
     close(boot.scratch_file);
@@ -598,7 +611,7 @@ static const char *probe_descriptors(uint64_t masked)
 {
     (void)masked;
     for (int fd = 0; fd < 32; fd++) {
-        int expected = fd <= 2 || fd == boot.scratch_file || fd == boot.granted_file;
+        int expected = fd < boot.end;
         if ((fcntl(fd, F_GETFD) >= 0) != expected)
             return dirty(expected ? "a descriptor was closed" : "a descriptor was left open");
     }
@@ -622,6 +635,81 @@ static const char *probe_offsets(uint64_t masked)
     if (fcntl(boot.scratch_file, F_GETFL) & O_APPEND)
         return dirty("the flags of a descriptor have changed");
     return CLEAN;
+}
+
+static void plant_counters(uint64_t secret)
+{
+    uint64_t added = secret % 1000 + 1;
+    if (write(boot.counter, &added, 8) != 8)
+        perror("write");
+}
+
+static const char *probe_counters(uint64_t masked)
+{
+    uint64_t there;
+    (void)masked;
+    if (read(boot.counter, &there, 8) != 8 || there != 7)
+        return dirty("a counter has changed");
+    return CLEAN;
+}
+
+/* The edge of one watch is taken, and there is another. */
+static void plant_watches(uint64_t secret)
+{
+    struct epoll_event event = {.events = EPOLLOUT, .data.u64 = secret}, events[4];
+    epoll_ctl(boot.set, EPOLL_CTL_ADD, boot.pair[0], &event);
+    epoll_wait(boot.set, events, 4, 0);
+    epoll_ctl(boot.set, EPOLL_CTL_MOD, boot.counter, &event);
+}
+
+static const char *probe_watches(uint64_t masked)
+{
+    struct epoll_event events[4];
+    (void)masked;
+    int count = epoll_wait(boot.set, events, 4, 0);
+    if (count == 0)
+        return dirty("an edge was taken");
+    if (count != 1)
+        return dirty("a watch was left");
+    return events[0].data.u64 == 42 ? CLEAN : dirty("a watch has changed");
+}
+
+static void plant_timers(uint64_t secret)
+{
+    struct itimerspec times = {.it_value.tv_sec = 1000 + (time_t)(secret % 1000)};
+    struct itimerval alarm = {.it_value.tv_sec = times.it_value.tv_sec};
+    timerfd_settime(boot.timer, 0, &times, NULL);
+    setitimer(ITIMER_REAL, &alarm, NULL);
+}
+
+static const char *probe_timers(uint64_t masked)
+{
+    struct itimerspec times;
+    struct itimerval alarm;
+    (void)masked;
+    if (timerfd_gettime(boot.timer, &times) || times.it_value.tv_sec)
+        return dirty("a timer is armed");
+    if (getitimer(ITIMER_REAL, &alarm) || alarm.it_value.tv_sec)
+        return dirty("an alarm is armed");
+    return CLEAN;
+}
+
+static void plant_pipes(uint64_t secret)
+{
+    if (write(boot.pipe[1], &secret, 8) != 8 || write(boot.pair[0], &secret, 8) != 8)
+        perror("write");
+    shutdown(boot.pair[0], SHUT_WR);
+}
+
+static const char *probe_pipes(uint64_t masked)
+{
+    uint64_t there;
+    (void)masked;
+    if (read(boot.pipe[0], &there, 8) != -1)
+        return dirty("a pipe is not empty");
+    if (read(boot.pair[1], &there, 8) > 0)
+        return dirty("a socket is not empty");
+    return write(boot.pair[0], "x", 1) == 1 ? CLEAN : dirty("a socket is shut down");
 }
 
 static void plant_scratch(uint64_t secret)
@@ -1030,6 +1118,10 @@ static const struct {
     {"float", plant_registers, probe_float},
     {"descriptors", plant_descriptors, probe_descriptors},
     {"offsets", plant_offsets, probe_offsets},
+    {"counters", plant_counters, probe_counters},
+    {"watches", plant_watches, probe_watches},
+    {"timers", plant_timers, probe_timers},
+    {"pipes", plant_pipes, probe_pipes},
     {"scratch", plant_scratch, probe_scratch},
     {"protection", plant_protection, probe_protection},
     {"mappings", plant_mappings, probe_mappings},

@@ -97,7 +97,7 @@ on!(kvm, super::Engine::Kvm,
     a_sandbox_is_used_again
 );
 
-const PLACES: [&str; 22] = [
+const PLACES: [&str; 26] = [
     "data",
     "bss",
     "malloc",
@@ -109,6 +109,10 @@ const PLACES: [&str; 22] = [
     "float",
     "descriptors",
     "offsets",
+    "counters",
+    "watches",
+    "timers",
+    "pipes",
     "scratch",
     "protection",
     "mappings",
