@@ -117,7 +117,7 @@ pub fn native(source: &Path) -> Option<PathBuf> {
 }
 
 /// Whether the kvm engine can run programs here, as the binary under test says.
-fn has_kvm() -> bool {
+pub fn has_kvm() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let run = Run::of(sandtide().args(["check", "--engines"]), b"");
@@ -179,7 +179,7 @@ fn fingerprint(source: &Path) -> String {
     hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn add_tree(hash: &mut Sha256, directory: &Path) {
+pub(crate) fn add_tree(hash: &mut Sha256, directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();

@@ -22,6 +22,7 @@ pub mod h2;
 pub mod log;
 pub mod message;
 pub mod proxy;
+pub mod runtimes;
 pub mod server;
 pub mod tls;
 pub mod tools;
