@@ -155,7 +155,7 @@ fn interpreter(name: &str, option: &str, text: &str) -> Option<PathBuf> {
 }
 
 const PYTHON: &str = r#"
-import hashlib, json, random, re, sys, threading, time, uuid, zlib
+import asyncio, hashlib, json, random, re, sys, threading, time, uuid, zlib
 print(json.dumps({"a": [1, 2.5, None]}), hashlib.sha256(b"x").hexdigest(), zlib.crc32(b"x"))
 lock, total = threading.Lock(), 0
 def add(count):
@@ -170,6 +170,9 @@ threads = [threading.Thread(target=add, args=(100,)) for _ in range(8)]
 print(total, len({uuid.uuid4() for _ in range(100)}), 0 <= random.random() < 1)
 with open("/tmp/written", "w") as file:
     file.write("text")
+async def sleep():
+    return await asyncio.gather(*[asyncio.sleep(0.01, index) for index in range(3)])
+print(asyncio.run(sleep()))
 print(open("/tmp/written").read(), re.sub("b+", "-", "abbc"), sum(i * i for i in range(100000)))
 try:
     1 / 0

@@ -33,6 +33,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod vcpu;
+mod vectors;
 mod vm;
 mod watchdog;
 

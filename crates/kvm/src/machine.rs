@@ -19,8 +19,11 @@ use crate::{
     memory::{AfterReset, Memory},
     paging::USER_END,
     registers::Registers,
-    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, OUT_LENGTH},
+    stubs::{
+        CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, OUT_LENGTH, VECTORS_AREA,
+    },
     vcpu::{Leave, Vcpu},
+    vectors,
     vm::Vm,
 };
 
@@ -54,6 +57,8 @@ pub(crate) struct Machine {
     cpu_time: Duration,
     /// The guest did what no guest can do whose stubs are in order.
     astray: bool,
+    /// The vector registers that lie in [`VECTORS_AREA`].
+    prepared: Option<Arc<kvm_bindings::kvm_xsave>>,
 }
 
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
@@ -150,7 +155,22 @@ impl Machine {
             calls: 0,
             cpu_time: Duration::ZERO,
             astray: false,
+            prepared: None,
         })
+    }
+
+    /// Puts the vector registers of the running thread, which has been saved, where a thread finds
+    /// them that starts from the snapshot.
+    pub(crate) fn prepare_vectors(&mut self) {
+        if let Some(extended) = &self.process.cpu().extended {
+            let area = vectors::area(extended);
+            self.memory.write_own(VECTORS_AREA, &area);
+        }
+    }
+
+    /// Takes note that they lie there: the memory is made from a snapshot of this process.
+    pub(crate) fn use_prepared_vectors(&mut self) {
+        self.prepared.clone_from(&self.process.cpu().extended);
     }
 
     pub(crate) fn clear_counts(&mut self) {
@@ -286,8 +306,16 @@ impl Machine {
             }
             Stand::Nowhere => {
                 self.vcpu.set_system(cpu.loadable_fs(), cpu.gs);
-                self.vcpu.set_registers(&cpu.loadable());
-                load_extended(&self.vcpu, cpu)?;
+                let prepared = self.prepared.as_ref();
+                if cpu.in_call
+                    && cpu.extended.as_ref().zip(prepared).is_some_and(|(a, b)| Arc::ptr_eq(a, b))
+                {
+                    cpu.extended = None;
+                    self.vcpu.set_registers(&cpu.loadable_by_restore());
+                } else {
+                    self.vcpu.set_registers(&cpu.loadable());
+                    load_extended(&self.vcpu, cpu)?;
+                }
             }
         }
         (cpu.moved, cpu.new_fs) = (false, false);
@@ -316,6 +344,7 @@ impl Machine {
         cpu.extended = Some(extended);
         if self.stand == Stand::Program {
             cpu.general = self.vcpu.registers();
+            cpu.in_call = false;
         }
         let now = self.vcpu.system().map_err(system("cannot read registers"))?;
         if !cpu.new_fs {
@@ -350,7 +379,7 @@ impl Machine {
         if registers.rip.wrapping_sub(ENTRY) > OUT_LENGTH {
             // The program wrote to the port itself.
             let cpu = self.process.cpu();
-            (cpu.general, cpu.moved) = (registers, true);
+            (cpu.general, cpu.moved, cpu.in_call) = (registers, true, false);
             self.stand = Stand::Exception;
             return Ok(match self.deliver(exception::PRIVILEGED, 0)? {
                 Some(end) => Next::Stop(Stop::Over(end)),

@@ -80,6 +80,8 @@ pub(crate) fn entry(page: u64, protection: Protection) -> u64 {
 pub(crate) enum SystemPage {
     /// Ring 3 may read and execute it, nobody may write it.
     UserCode,
+    /// Ring 3 may read it, nobody may write it.
+    UserData,
     /// Ring 0 may read and execute it.
     Code,
     /// Ring 0 may read it.
@@ -92,6 +94,7 @@ impl SystemPage {
     fn bits(self) -> u64 {
         match self {
             Self::UserCode => USER,
+            Self::UserData => USER | NO_EXECUTE,
             Self::Code => 0,
             Self::Data => NO_EXECUTE,
             Self::Stack => WRITABLE | NO_EXECUTE,

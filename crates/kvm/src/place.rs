@@ -42,6 +42,8 @@ const LONGEST_INTERPRETER: u64 = 16 << 20;
 pub(crate) struct Host {
     pub(crate) kvm: Kvm,
     pub(crate) entry: CallEntry,
+    /// Vector registers can be restored without a call of KVM.
+    pub(crate) restores: bool,
 }
 
 /// Opens KVM, if it works.
@@ -52,7 +54,7 @@ fn host() -> Result<Arc<Host>, LoadError> {
     };
     let support = probe::probe().map_err(unavailable)?;
     let kvm = probe::open().map_err(|reason| unavailable(&reason))?;
-    Ok(Arc::new(Host { kvm, entry: support.entry }))
+    Ok(Arc::new(Host { kvm, entry: support.entry, restores: support.restores }))
 }
 
 /// Whether a file is one for this engine, by its first bytes.

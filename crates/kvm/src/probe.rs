@@ -10,15 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvm_bindings::{KVM_API_VERSION, KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS, kvm_regs};
+use kvm_bindings::{KVM_API_VERSION, KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS, kvm_regs, kvm_xsave};
 use kvm_ioctls::{Cap, Kvm};
 use sandtide_linux::Protection;
 
 use crate::{
     memory::Memory,
     paging::PAGE,
-    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, Frame},
+    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, Frame, RESTORE, VECTORS_AREA},
     vcpu::{Leave, Vcpu},
+    vectors,
     vm::Vm,
     watchdog::Watchdog,
 };
@@ -87,6 +88,8 @@ impl Unavailable {
 pub struct Support {
     /// Where the `syscall` instruction goes.
     pub entry: CallEntry,
+    /// Whether vector registers can be restored by guest code.
+    pub restores: bool,
     /// What a system call costs that the host does nothing for.
     pub call: Duration,
     /// What an exception costs, from the program to the host and back.
@@ -245,6 +248,9 @@ impl Bench {
 /// `mov eax, 7; syscall; mov edi, eax; syscall; jmp` back to the last one.
 const CALLS: &[u8] = &[0xb8, 7, 0, 0, 0, 0x0f, 5, 0x89, 0xc7, 0x0f, 5, 0xeb, 0xfc];
 
+/// `movq rdi, xmm3; syscall`.
+const VECTOR: &[u8] = &[0x66, 0x48, 0x0f, 0x7e, 0xdf, 0x0f, 5];
+
 /// `mov [rdi], dil; syscall; jmp` back.
 const WRITES: &[u8] = &[0x40, 0x88, 0x3f, 0x0f, 5, 0xeb, 0xf9];
 
@@ -255,10 +261,11 @@ fn try_out(kvm: &Kvm) -> Result<Support, Unavailable> {
     Watchdog::start().map_err(refused("start the watchdog"))?;
     let (mut bench, entry) = find_entry(kvm)?;
     let call = calls(&mut bench)?;
+    let restores = restores(&mut bench)?;
     let exception = exceptions(&mut bench)?;
     let first_write = writes(&mut bench)?;
     spin(&mut bench)?;
-    Ok(Support { entry, call, exception, first_write })
+    Ok(Support { entry, restores, call, exception, first_write })
 }
 
 /// Which way `syscall` goes: with an entry that only ring 0 may execute, one that stays in ring 3
@@ -302,6 +309,25 @@ fn calls(bench: &mut Bench) -> Result<Duration, Unavailable> {
         let leave = bench.answer(0)?;
         expect(leave, CALL_PORT, "the return from a system call")
     })
+}
+
+/// Guest code gets vector registers from memory, with everything else as it was.
+fn restores(bench: &mut Bench) -> Result<bool, Unavailable> {
+    const PATTERN: u64 = 0x1234_5678_9abc_def0;
+    bench.put(VECTOR)?;
+    let mut extended = kvm_xsave::default();
+    // The usual control words; `xmm3`; the header says that there are x87 and SSE registers.
+    (extended.region[0], extended.region[6]) = (0x37f, 0x1f80);
+    (extended.region[52], extended.region[53]) = (PATTERN as u32, (PATTERN >> 32) as u32);
+    extended.region[128] = 0b11;
+    bench.memory.write_own(VECTORS_AREA, &vectors::area(&extended));
+    let registers =
+        kvm_regs { rip: RESTORE, rflags: 2, rcx: CODE, r11: 7, rdx: 9, ..kvm_regs::default() };
+    bench.vcpu.set_registers(&registers);
+    let leave = bench.go_on()?;
+    let registers = bench.vcpu.registers();
+    let found = (leave, registers.rax, registers.rdi, registers.rdx);
+    Ok(found == (Leave::Port(CALL_PORT), 7, PATTERN, 9))
 }
 
 /// A page fault says where it was, and the program goes on when its reason is gone.
@@ -382,6 +408,7 @@ mod tests {
         match probe() {
             Ok(support) => {
                 eprintln!("{support}");
+                assert!(support.restores, "vector registers can be restored");
                 assert!(support.call > Duration::ZERO && support.exception > Duration::ZERO);
             }
             Err(error) => crate::testing::skip(error),

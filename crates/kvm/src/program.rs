@@ -58,6 +58,7 @@ pub(crate) fn load(
     let Booted { ready, events } = boot(&mut machine, limits, console)?;
     console.flush();
     machine.save()?;
+    machine.prepare_vectors();
     let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
     let unknown_calls = machine.process.take_unknown_calls().into_iter().collect();
     Ok(Arc::new(KvmProgram {
@@ -77,7 +78,8 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    hash.update(format!("{:?} {:?} {:?} {limits:?}", source.args, source.env, source.files));
+    let ProgramSource { path, args, env, files, directory, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?}"));
     ProgramId(hash.finalize().into())
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use kvm_bindings::{kvm_regs, kvm_xsave};
 use sandtide_linux::{Architecture, Cpu, GuestMemory, MemoryError, SignalEntry};
 
-use crate::{paging::USER_END, stubs::Frame};
+use crate::{
+    paging::USER_END,
+    stubs::{Frame, RESTORE},
+};
 
 /// The length of `syscall`.
 const CALL_LENGTH: u64 = 2;
@@ -65,6 +68,8 @@ pub(crate) struct Registers {
     pub(crate) moved: bool,
     /// `fs` is another than the processor has.
     pub(crate) new_fs: bool,
+    /// The thread is in a call, or in front of one: `rcx` and `r11` may change.
+    pub(crate) in_call: bool,
 }
 
 impl std::fmt::Debug for Registers {
@@ -87,7 +92,7 @@ impl Registers {
         self.number = registers.rax;
         // Where `syscall` has put them, and where it returns to.
         (self.general.rip, self.general.rflags) = (registers.rcx, registers.r11);
-        self.moved = false;
+        (self.moved, self.in_call) = (false, true);
     }
 
     /// The thread has taken an exception.
@@ -95,7 +100,7 @@ impl Registers {
         self.general = *registers;
         (self.general.rip, self.general.rsp) = (frame.rip, frame.rsp);
         self.general.rflags = frame.rflags;
-        self.moved = true;
+        (self.moved, self.in_call) = (true, false);
     }
 
     /// The general registers, fit for a processor in ring 3.
@@ -106,6 +111,12 @@ impl Registers {
             general.rip = NOWHERE;
         }
         general
+    }
+
+    /// The same, for a thread that is in a call and goes on by way of [`crate::stubs::RESTORE`].
+    pub(crate) fn loadable_by_restore(&self) -> kvm_regs {
+        let general = self.loadable();
+        kvm_regs { rcx: general.rip, r11: general.rax, rip: RESTORE, ..general }
     }
 
     /// The base of `fs`, fit for a processor.
@@ -214,7 +225,7 @@ impl Cpu for Registers {
         general.rdx = at.wrapping_add(frame::CONTEXT);
         (general.rax, general.rsp, general.rip) = (0, at, entry.handler);
         general.rflags = FIXED_FLAGS;
-        self.moved = true;
+        (self.moved, self.in_call) = (true, false);
         Ok(())
     }
 
@@ -243,7 +254,7 @@ impl Cpu for Registers {
         for (register, value) in self.in_frame().into_iter().zip(values) {
             *register = value;
         }
-        self.moved = true;
+        (self.moved, self.in_call) = (true, false);
         Ok(mask)
     }
 }

@@ -29,7 +29,10 @@ impl KvmSandbox {
             .map_err(system("cannot map a snapshot"))?;
         let (host, process) = (&program.host, program.process.clone());
         let random = StdRng::from_os_rng();
-        let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
+        let mut machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
+        if host.restores {
+            machine.use_prepared_vectors();
+        }
         let delivery = Delivery::new(&program.ready);
         Ok(Self { program, console, machine, delivery })
     }

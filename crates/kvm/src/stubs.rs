@@ -6,6 +6,8 @@
 //!         + 2   global descriptors; the task state and its I/O bitmap (2 pages)
 //!         + 4   exception vectors
 //!         + 5   stack of the exception vectors
+//!         + 6   way back with vector registers, readable by ring 3
+//!         + 7   the vector registers of the snapshot, likewise
 //! ```
 //!
 //! `SYSCALL` goes to the entry, which leaves the guest by writing to port [`CALL_PORT`]. The host
@@ -14,6 +16,10 @@
 //! jump, and the task's I/O bitmap allows the port. An exception enters ring 0 on a stack of its
 //! own and writes to the port of its vector; the host takes the program's registers from that
 //! stack and sets them when the program goes on. No code here is trusted by the host.
+//!
+//! KVM has a call that sets the vector registers, but it takes microseconds. After a reset, the
+//! thread that waits in a call starts at [`RESTORE`], which loads them from a page of the snapshot and `rax`
+//! from `r11`, and goes where `rcx` says: a call leaves these two to the kernel.
 //!
 //! (AMD64 Architecture Programmer's Manual Vol. 2, 6.1 "Fast System Call and Return", 8.9 "Long-Mode
 //! Interrupt Control Transfers", 12.2.5 "64-Bit Task State Segment".)
@@ -38,6 +44,24 @@ const VECTORS: u64 = SYSTEM + 4 * PAGE;
 
 /// Where the stack of exceptions starts; it grows down from there.
 pub(crate) const STACK_TOP: u64 = SYSTEM + 6 * PAGE;
+
+/// Where a thread goes on that gets the vector registers of [`VECTORS_AREA`].
+pub(crate) const RESTORE: u64 = SYSTEM + 6 * PAGE;
+
+/// Where those are: an area as XSAVE makes it.
+pub(crate) const VECTORS_AREA: u64 = SYSTEM + 7 * PAGE;
+
+/// `mov eax, -1; xrstor64 [rip + …]; mov rax, r11; jmp rcx`. The features that `edx` names do not
+/// exist.
+const RESTORE_CODE: &[u8] = &[
+    0xb8, 0xff, 0xff, 0xff, 0xff, 0x48, 0x0f, 0xae, 0x2d, 0xf3, 0x0f, 0, 0, 0x4c, 0x89, 0xd8, 0xff,
+    0xe1,
+];
+
+const _: () = {
+    // From the end of `xrstor64`, 13 bytes into the code.
+    assert!(VECTORS_AREA - (RESTORE + 13) == 0xff3);
+};
 
 /// What `LSTAR` holds.
 pub(crate) const ENTRY: u64 = SYSTEM;
@@ -95,13 +119,14 @@ pub(crate) fn pages(entry: CallEntry) -> impl Iterator<Item = SystemPage> {
         CallEntry::Ring0 => SystemPage::Code,
         CallEntry::Ring3 => SystemPage::UserCode,
     };
-    use SystemPage::{Code, Data, Stack};
-    [entry, Data, Data, Data, Code, Stack].into_iter()
+    use SystemPage::{Code, Data, Stack, UserCode, UserData};
+    [entry, Data, Data, Data, Code, Stack, UserCode, UserData].into_iter()
 }
 
 /// Everything that the pages hold: hands `(address, bytes)` to `put`.
 pub(crate) fn contents(entry: CallEntry, mut put: impl FnMut(u64, &[u8])) {
     put(ENTRY, entry.code());
+    put(RESTORE, RESTORE_CODE);
     for vector in 0..EXCEPTIONS {
         let handler = VECTORS + u64::from(vector) * VECTOR_LENGTH;
         // out EXCEPTION_PORT + vector, al; and should the guest go on there: hlt, again and again

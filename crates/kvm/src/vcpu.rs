@@ -22,6 +22,7 @@ use crate::{
     memory::Memory,
     paging::{PAGE, ROOT},
     stubs::{self, CallEntry},
+    vectors::ALLOWED,
     vm::{RING_ENTRIES, page_of},
     watchdog::{Mark, Watchdog},
 };
@@ -166,8 +167,6 @@ fn name(exit: &VcpuExit<'_>) -> &'static str {
     }
 }
 
-/// Extended state that programs may use: x87, SSE, AVX, AVX-512.
-const EXTENDED: u64 = 0b1110_0111;
 const AVX_512: u64 = 0b1110_0000;
 
 /// What the processor has that programs may use, and the value of `XCR0`. KVM takes its time to say.
@@ -196,7 +195,7 @@ fn ask_for_features(kvm: &Kvm) -> io::Result<(CpuId, u64)> {
                 entry.edx &= !(1 << 5 | 1 << 20 | 1 << 22 | 1 << 24 | 1 << 25);
             }
             (0xd, 0) => {
-                let has = u64::from(entry.eax) & EXTENDED;
+                let has = u64::from(entry.eax) & ALLOWED;
                 xcr0 = if has & AVX_512 == AVX_512 { has } else { has & !AVX_512 };
                 (entry.eax, entry.edx) = (xcr0 as u32, 0);
             }

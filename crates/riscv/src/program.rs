@@ -87,7 +87,8 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    hash.update(format!("{:?} {:?} {:?} {limits:?}", source.args, source.env, source.files));
+    let ProgramSource { path, args, env, files, directory, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?}"));
     ProgramId(hash.finalize().into())
 }
 

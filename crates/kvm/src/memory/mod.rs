@@ -170,7 +170,7 @@ impl Memory {
     }
 
     /// Writes system pages and page tables.
-    fn write_own(&mut self, address: u64, bytes: &[u8]) {
+    pub(crate) fn write_own(&mut self, address: u64, bytes: &[u8]) {
         for page in address / PAGE..(address + bytes.len() as u64).div_ceil(PAGE) {
             self.note_host_write(page);
         }
