@@ -58,11 +58,13 @@ pub(super) enum End {
 }
 
 /// Instructions that run one after the other.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) pc: u64,
     pub(super) instructions: Vec<Insn>,
     pub(super) end: End,
+    /// If it is repeated: the block that a branch to its own address goes to.
+    pub(super) again: Option<usize>,
 }
 
 /// A part of the program that becomes one host function. The first block is where it is called.
@@ -359,6 +361,6 @@ impl<'a> Finder<'a> {
             }
             pc = next;
         };
-        Block { pc: leader, instructions, end }
+        Block { pc: leader, instructions, end, again: None }
     }
 }

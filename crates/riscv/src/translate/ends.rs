@@ -21,6 +21,12 @@ impl<'a> Lowering<'a> {
             plan.predecessors == 1 && plan.entry.is_none() && *successor != index
         };
         let keeps = plan.successors.iter().all(inherits);
+        // What leaves a loop settles on its way, so that what stays in it can put it off.
+        let stays = |successor: &usize| !self.leaves_loop(*successor);
+        let puts_off = matches!(block.end, End::Branch { .. })
+            && plan.successors.iter().any(|successor| inherits(successor) && stays(successor))
+            && !plan.successors.iter().any(|successor| !inherits(successor) && stays(successor));
+        let keeps = keeps || puts_off;
         if !keeps && !plan.successors.is_empty() {
             self.settle();
             self.settle_raw();
@@ -98,12 +104,19 @@ impl<'a> Lowering<'a> {
         let there = self.way_to(taken, &mut outside);
         let here = self.way_to(next, &mut outside);
         self.builder.ins().brif(holds, there, &[], here, &[]);
-        let pending = self.pending;
+        let (pending, raw) = (self.pending, (self.raw, self.unread));
         for (block, pc) in outside {
             self.begin(block);
             self.pending = pending;
-            match self.plan.at(pc) {
-                Some(index) => self.pass_to(index),
+            (self.raw, self.unread) = raw;
+            match self.plan.way(self.index, pc) {
+                Some(index) => {
+                    if self.has_to_settle(index) {
+                        self.settle();
+                        self.settle_raw();
+                    }
+                    self.pass_to(index);
+                }
                 None => self.elsewhere(pc),
             }
         }

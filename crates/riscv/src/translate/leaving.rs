@@ -153,6 +153,18 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Whether the way to a block leaves the innermost loop.
+    pub(super) fn leaves_loop(&self, index: usize) -> bool {
+        self.is_lazy
+            && (!self.plan.blocks[index].is_lazy || self.plan.split(self.index, index).is_some())
+    }
+
+    /// Whether something was put off which the block does not take over.
+    pub(super) fn has_to_settle(&self, index: usize) -> bool {
+        let is_settled = self.pending == 0 && self.raw == Registers::NONE;
+        !is_settled && self.inherited[index].is_none()
+    }
+
     /// Goes on in a block of the region: into a loop, with all registers at hand that it needs;
     /// out of one, with all registers in the frame.
     pub(super) fn pass_to(&mut self, index: usize) {
@@ -180,10 +192,12 @@ impl<'a> Lowering<'a> {
         self.builder.ins().jump(self.bodies[index], &[]);
     }
 
-    /// The host block for an address inside or outside of the region. The state must be settled.
+    /// The host block for an address inside or outside of the region.
     pub(super) fn way_to(&mut self, pc: u64, outside: &mut Vec<(HostBlock, u64)>) -> HostBlock {
-        match self.plan.at(pc) {
-            Some(index) if !self.has_passage(index) => self.bodies[index],
+        match self.plan.way(self.index, pc) {
+            Some(index) if !self.has_passage(index) && !self.has_to_settle(index) => {
+                self.bodies[index]
+            }
             _ => {
                 let block = self.builder.create_block();
                 outside.push((block, pc));

@@ -43,6 +43,7 @@ mod run;
 mod sites;
 mod switch;
 mod table;
+mod unroll;
 mod values;
 
 pub(crate) use artifact::Artifact;
@@ -73,6 +74,7 @@ use self::{
     plan::Plan,
     sites::Sites,
     table::{Entries, Entry},
+    unroll::unroll,
 };
 use crate::isa::Code;
 
@@ -221,7 +223,7 @@ impl Found {
                 summary.reached = Some(Reached::Instructions);
                 break;
             }
-            let Some(region) = finder.region(start, bounds.region) else { continue };
+            let Some(mut region) = finder.region(start, bounds.region) else { continue };
             let instructions = region.blocks.iter().map(|block| block.instructions.len() as u32);
             summary.instructions += instructions.sum::<u32>();
             for pc in region.ways_out() {
@@ -229,6 +231,7 @@ impl Found {
                     open.push_back(pc);
                 }
             }
+            unroll(&mut region);
             regions.push(region);
         }
         Self { regions, summary }

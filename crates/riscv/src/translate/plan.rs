@@ -43,6 +43,8 @@ pub(super) struct BlockPlan {
     /// It is part of a loop: registers that it writes are stored to the frame late, where the
     /// code leaves. Elsewhere they are stored at once, so that ways out need not do it.
     pub(super) is_lazy: bool,
+    /// Its address, and the block that a branch to that goes to.
+    again: Option<(u64, usize)>,
     /// Registers that may differ from the frame at its start.
     pub(super) dirty: Registers,
     /// Registers that it or its successors in loops may need from before, if it is in a loop itself.
@@ -86,8 +88,9 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(region: &Region) -> Self {
-        let by_pc: HashMap<u64, usize> =
-            region.blocks.iter().enumerate().map(|(index, block)| (block.pc, index)).collect();
+        // Of blocks that are repeated, the first.
+        let blocks = region.blocks.iter().enumerate().rev();
+        let by_pc: HashMap<u64, usize> = blocks.map(|(index, block)| (block.pc, index)).collect();
         let mut this = Self {
             blocks: vec![BlockPlan::default(); region.blocks.len()],
             order: Vec::new(),
@@ -104,6 +107,14 @@ impl Plan {
         this.find_needed(region);
         this.find_passed(region);
         this
+    }
+
+    /// Where a branch of a block to an address goes.
+    pub(super) fn way(&self, from: usize, pc: u64) -> Option<usize> {
+        match self.blocks[from].again {
+            Some((own, next)) if own == pc => Some(next),
+            _ => self.at(pc),
+        }
     }
 
     /// The block that starts at an address.
@@ -188,10 +199,11 @@ impl Plan {
 
     fn connect(&mut self, region: &Region) {
         for (index, block) in region.blocks.iter().enumerate() {
+            self.blocks[index].again = block.again.map(|next| (block.pc, next));
             let mut successors: Vec<usize> = match &block.end {
                 End::Jump(pc) => self.at(*pc).into_iter().collect(),
                 End::Branch { taken, next } => {
-                    self.at(*taken).into_iter().chain(self.at(*next)).collect()
+                    self.way(index, *taken).into_iter().chain(self.way(index, *next)).collect()
                 }
                 End::JumpRegister(targets) => {
                     targets.entries.iter().filter_map(|pc| self.at(*pc)).collect()
@@ -338,7 +350,9 @@ impl Plan {
             for successor in &self.blocks[index].successors {
                 // The interpreter looks for entries where it jumps. A loop has at least one jump
                 // backward, so it comes across one in each round.
-                is_entry[*successor] |= jumps_anywhere || region.blocks[*successor].pc <= block.pc;
+                let is_backward = region.blocks[*successor].pc <= block.pc;
+                let is_first = self.at(region.blocks[*successor].pc) == Some(*successor);
+                is_entry[*successor] |= jumps_anywhere || is_backward && is_first;
             }
         }
         self.entries = (0..self.blocks.len()).filter(|index| is_entry[*index]).collect();
