@@ -89,14 +89,7 @@ impl Exchange {
 
     /// The headers that the guest gets: names, and values.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let own = self.request.headers.iter();
-        let added = self.added.as_deref();
-        let fields = added.map_or(&[][..], |added| &added.fields).iter();
-        let authority = added.and_then(|added| added.authority.as_ref());
-        let authority = authority.map(|name| (name.as_str(), self.authority().as_bytes()));
-        own.chain(fields.map(|(name, value)| (name, value)))
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .chain(authority.filter(|(_, value)| !value.is_empty()))
+        headers_of(&self.request, self.added.as_deref(), self.authority())
     }
 
     /// Asks a guest for its state ([`Purpose::Save`]): the body of a 200, of at most
@@ -121,17 +114,38 @@ impl Exchange {
         Self { purpose, ..Self::new(id, parts, body, response_limit) }
     }
 
-    /// Whom the request is addressed to: the target's authority, or else the `Host` header.
-    /// Empty if there is neither.
+    /// Whom the request is addressed to: see [`authority_of`].
     pub fn authority(&self) -> &str {
-        match self.request.uri.authority() {
-            Some(authority) => authority.as_str(),
-            None => self
-                .request
-                .headers
-                .get(header::HOST)
-                .and_then(|host| host.to_str().ok())
-                .unwrap_or(""),
-        }
+        authority_of(&self.request)
     }
+}
+
+/// Whom a request is addressed to: the target's authority, or else the `Host` header. Empty if
+/// there is neither.
+pub fn authority_of(request: &Parts) -> &str {
+    match request.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => request
+            .headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok())
+            .unwrap_or_default(),
+    }
+}
+
+/// As [`Exchange::headers`], for who knows already whom the request is addressed to.
+pub fn headers_of<'a>(
+    request: &'a Parts,
+    added: Option<&'a AddedHeaders>,
+    authority: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+    let fields = added.map_or(&[][..], |added| &added.fields).iter();
+    let repeated = added.and_then(|added| added.authority.as_ref());
+    let repeated = repeated.filter(|_| !authority.is_empty());
+    request
+        .headers
+        .iter()
+        .chain(fields.map(|(name, value)| (name, value)))
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .chain(repeated.map(|name| (name.as_str(), authority.as_bytes())))
 }

@@ -32,7 +32,9 @@ pub use engine::{
     Engine, EngineError, Events, LoadError, Outcome, Program, Progress, ResetError, Sandbox,
     SpawnError, Turn,
 };
-pub use exchange::{AddedHeaders, Exchange, ExchangeId, Incoming, Purpose};
+pub use exchange::{
+    AddedHeaders, Exchange, ExchangeId, Incoming, Purpose, authority_of, headers_of,
+};
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use limits::{Limits, Slice, Usage};
 pub use profile::{Profile, SampledStack};

@@ -9,9 +9,10 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Cache};
-use http::{StatusCode, header, request::Parts};
+use http::{StatusCode, request::Parts};
 use sandtide_engine::{
     EngineError, Exchange, ExchangeId, Incoming, Outcome, Progress, Slice, SpawnError, Turn, Usage,
+    authority_of,
 };
 
 use crate::{
@@ -570,14 +571,7 @@ impl View {
 
     /// The index of the tenant that answers a request.
     fn find(&self, request: &Parts) -> Option<usize> {
-        let authority = match request.uri.authority() {
-            Some(authority) => authority.as_str(),
-            None => request
-                .headers
-                .get(header::HOST)
-                .and_then(|host| host.to_str().ok())
-                .unwrap_or_default(),
-        };
+        let authority = authority_of(request);
         self.table.router.find(authority, request.uri.path())
     }
 }

@@ -6,9 +6,8 @@ use std::{
 };
 
 use http::HeaderMap;
-use rand::RngCore;
 use sandtide_abi::{call, request, trailers};
-use sandtide_engine::{Exchange, Purpose};
+use sandtide_engine::{Exchange, Purpose, authority_of, headers_of};
 
 use super::{GuestCall, GuestCallContext, body_ended, fields, misuse};
 use crate::memory::GuestMemory;
@@ -22,18 +21,20 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
     capacity: u64,
     context: &mut GuestCallContext<'_, '_, M>,
 ) -> Result<u64, GuestCall> {
-    let (parts, authority) = (&context.exchange.request, context.exchange.authority());
+    let Exchange { id, purpose, request: parts, added, body, .. } = &mut *context.exchange;
+    let added = added.as_deref();
+    let authority = authority_of(parts);
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let strings = [parts.method.as_str(), target, authority];
-    let (count, table) = fields::measure(context.exchange.headers());
+    let (count, table) = fields::measure(headers_of(parts, added, authority));
     let head = request::SIZE + table + strings.iter().map(|text| text.len() + 1).sum::<usize>();
     if head as u64 > capacity {
         return Ok(head as u64);
     }
-    let known_length = context.exchange.body.known_length();
+    let known_length = body.known_length();
     let mut inline: &[u8] = &[];
     if known_length != Some(0)
-        && let Poll::Ready(data) = context.exchange.body.poll_data(context.cx)
+        && let Poll::Ready(data) = body.poll_data(context.cx)
     {
         // A body that has broken off is told when the guest reads it.
         let data = data.unwrap_or_default();
@@ -42,62 +43,47 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
         }
     }
     let length = head + inline.len();
-    let bytes = context.memory.view_mut(block, length as u64)?;
-    bytes[head..].copy_from_slice(inline);
-    let complete = known_length == Some(inline.len() as u64);
-    let inline = inline.len();
-    fill(bytes, count, head, inline, context.exchange, context.random);
-    let event = match context.exchange.purpose {
+    let block = context.memory.view_mut(block, length as u64)?;
+    block[head..].copy_from_slice(inline);
+    let is_complete = known_length == Some(inline.len() as u64);
+    let event = match purpose {
         Purpose::Request => 0,
         Purpose::Save => request::FLAG_SAVE,
         Purpose::Restore => request::FLAG_RESTORE,
     };
-    let flags = event | if complete { request::FLAG_BODY_COMPLETE } else { 0 };
-    bytes[request::FLAGS..request::FLAGS + 2].copy_from_slice(&flags.to_le_bytes());
-    Ok(length as u64)
-}
-
-fn fill(
-    block: &mut [u8],
-    count: usize,
-    head: usize,
-    inline: usize,
-    exchange: &Exchange,
-    random: &mut dyn RngCore,
-) {
-    let parts = &exchange.request;
+    let flags = event | if is_complete { request::FLAG_BODY_COMPLETE } else { 0 };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let put_u64 = |block: &mut [u8], at: usize, value: u64| {
-        block[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    };
-    fields::put_u32(block, request::LENGTH, head + inline);
-    let version = sandtide_abi::VERSION as u16;
-    block[request::VERSION..request::VERSION + 2].copy_from_slice(&version.to_le_bytes());
-    put_u64(block, request::ID, exchange.id.0);
+    fields::put_u32(block, request::LENGTH, length);
+    put_u16(block, request::VERSION, sandtide_abi::VERSION as u16);
+    put_u16(block, request::FLAGS, flags);
+    put_u64(block, request::ID, id.0);
     put_u64(block, request::TIME_NS, now.as_nanos() as u64);
-    random.fill_bytes(&mut block[request::RANDOM..request::RANDOM + request::RANDOM_LENGTH]);
-    put_u64(
-        block,
-        request::BODY_LENGTH,
-        exchange.body.known_length().unwrap_or(request::BODY_LENGTH_UNKNOWN),
-    );
+    context.random.fill_bytes(&mut block[request::RANDOM..][..request::RANDOM_LENGTH]);
+    let announced = known_length.unwrap_or(request::BODY_LENGTH_UNKNOWN);
+    put_u64(block, request::BODY_LENGTH, announced);
     fields::put_u32(block, request::HEADERS, request::SIZE);
     fields::put_u32(block, request::HEADERS + 4, count);
     fields::put_u32(block, request::BODY, head);
-    fields::put_u32(block, request::BODY + 4, inline);
-    let strings = request::SIZE + count * request::FIELD_SIZE;
-    let mut at = fields::write_table(block, exchange.headers(), request::SIZE, strings);
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    for (entry, text) in [
-        (request::METHOD, parts.method.as_str()),
-        (request::TARGET, target),
-        (request::AUTHORITY, exchange.authority()),
-    ] {
-        fields::put_u32(block, entry, at);
+    fields::put_u32(block, request::BODY + 4, inline.len());
+    let headers = headers_of(parts, added, authority);
+    let behind = request::SIZE + count * request::FIELD_SIZE;
+    let mut at = fields::write_table(block, headers, request::SIZE, behind);
+    for (entry, text) in [request::METHOD, request::TARGET, request::AUTHORITY].iter().zip(strings)
+    {
+        fields::put_u32(block, *entry, at);
         fields::put_u32(block, entry + 4, text.len());
         at = fields::put_string(block, at, text.as_bytes());
     }
     debug_assert_eq!(at, head);
+    Ok(length as u64)
+}
+
+fn put_u16(block: &mut [u8], at: usize, value: u16) {
+    block[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(block: &mut [u8], at: usize, value: u64) {
+    block[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 /// `TRAILERS`: writes the request's trailers if they fit, and returns the block's length.
