@@ -355,3 +355,19 @@ fn a_program_that_does_not_listen_is_told_what_is_missing() {
         assert!(field(&line, "tenant") == Some("guest"), "{line}");
     }
 }
+
+#[test]
+fn warm_up_requests_are_in_the_snapshot() {
+    for mode in ["blocking", "epoll", "threads"] {
+        on_each(mode, "warmup = { requests = 7, paths = [\"/count\", \"/echo\"] }", |server| {
+            let mut client = server.connect();
+            for _ in 0..3 {
+                assert_eq!(client.ask(&get("/count")).text(), "8", "{mode}");
+            }
+        });
+    }
+    on_each("poll", "warmup = { requests = 2, paths = [\"/garbage\"] }", |server| {
+        assert_eq!(server.get("guest", "/count").status(), 503);
+        server.log.wait("the reason", |line| line.contains("the response is not HTTP/1"));
+    });
+}

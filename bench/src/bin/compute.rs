@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use rustix::time::{ClockId, clock_gettime};
-use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream, Translate};
+use sandtide_engine::{Console, Engine, Limits, ProgramSource, Stream, Translate, Warmup};
 #[cfg(feature = "measure")]
 use sandtide_riscv::measure::{Part, leave_out};
 use sandtide_riscv::{RiscvEngine, TranslationOptions};
@@ -81,6 +81,7 @@ fn main() -> anyhow::Result<()> {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate,
+        warmup: Warmup::default(),
     };
     let limits = Limits {
         instructions: u64::MAX / 2,

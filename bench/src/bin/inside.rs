@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use sandtide_engine::{
     Console, Engine, Exchange, ExchangeId, Limits, Outcome, ProgramSource, Progress, RequestBody,
-    Sandbox, Slice, Stream, Translate, Turn, Usage,
+    Sandbox, Slice, Stream, Translate, Turn, Usage, Warmup,
 };
 use sandtide_riscv::RiscvEngine;
 
@@ -40,6 +40,7 @@ fn main() -> anyhow::Result<()> {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate: Translate::default(),
+        warmup: Warmup::default(),
     };
     let limits = Limits::default();
     let console: Arc<dyn Console> = Arc::new(Silent);

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use rustix::time::{ClockId, clock_gettime};
 use sandtide_engine::{
     CacheUse, Console, Engine, Limits, ProgramSource, Stream, Translate, Translation,
-    TranslationState,
+    TranslationState, Warmup,
 };
 use sandtide_riscv::{Cache, RiscvEngine, TranslationOptions};
 
@@ -41,6 +41,7 @@ fn main() -> anyhow::Result<()> {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate,
+        warmup: Warmup::default(),
     };
     let mut times = [const { Vec::new() }; 3];
     let mut translated = None;

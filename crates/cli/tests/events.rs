@@ -14,7 +14,7 @@ use http::Request;
 use sandtide_build::{BuildError, BuildOptions};
 use sandtide_engine::{
     Console, Engine as _, Events, Exchange, ExchangeId, Limits, Outcome, Program, ProgramSource,
-    Progress, RequestBody, Sandbox, Slice, Stream, Translate, Turn,
+    Progress, RequestBody, Sandbox, Slice, Stream, Translate, Turn, Warmup,
 };
 use sandtide_riscv::RiscvEngine;
 
@@ -45,6 +45,7 @@ fn load(source: &str) -> Option<Arc<dyn Program>> {
                 path: "/program".to_owned(),
                 directory: "/".to_owned(),
                 translate: Translate::default(),
+                warmup: Warmup::default(),
             };
             Some(RiscvEngine::new().load(&source, &Limits::default(), Arc::new(Quiet)).unwrap())
         }

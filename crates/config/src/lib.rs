@@ -42,6 +42,7 @@ mod translation;
 pub mod units;
 mod value;
 mod variables;
+mod warmup;
 
 use std::path::PathBuf;
 
@@ -62,6 +63,7 @@ pub use server::{Server, Trace};
 pub use tenant::{Serves, Tenant};
 pub use tls::{Certificate, ClientAuth, Tls};
 pub use translation::{Translation, TranslationCache};
+pub use warmup::Warmup;
 
 /// A whole configuration.
 #[derive(Debug, Clone)]

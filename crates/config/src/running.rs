@@ -1,15 +1,12 @@
 //! How a tenant's program is loaded and run.
 
-use std::{str::FromStr as _, time::Duration};
-
-use http::uri::PathAndQuery;
+use std::time::Duration;
 
 use crate::{
-    kind::{Word, array, boolean, duration, integer, layer, or_never, parsed, word},
+    kind::{Word, boolean, duration, integer, layer, or_never, word},
     limits::{LimitKeys, LimitLayer},
-    problem::Mistake,
     section::{Exceeded, section},
-    value::Value,
+    warmup::{Warmup, WarmupKind},
 };
 
 /// When a program is loaded.
@@ -44,9 +41,9 @@ section! {
         cold_after: Option<Duration> = Some(Duration::from_secs(600)),
             or_never(duration(SECOND..=MONTH));
         /// paths that a program is asked for (`GET`) after it has started, before it serves anybody.
-        /// If it faults or answers 500 or more, it is not used
-        warmup: Vec<String> = Vec::new(),
-            array(parsed("path", target), ("path", "paths"));
+        /// If it faults or answers 500 or more, it is not used. With a table, it can also answer
+        /// requests before its snapshot is taken
+        warmup: Warmup = Warmup { requests: 0, paths: Vec::new() }, WarmupKind;
         /// so many faults among the first 100 exchanges of a program that has replaced another bring
         /// the other back; 0 for never
         rollback_on_faults: u32 = 0, integer(0..=100);
@@ -77,13 +74,3 @@ const BUSY: Exceeded = Exceeded {
     error: "connection_limit_reached",
     log: "`refused`, with the reason",
 };
-
-/// A path with a query, as it stands in a request.
-fn target(value: &Value<'_>) -> Result<String, Mistake> {
-    let text = value.string()?;
-    if !text.starts_with('/') || text.contains('#') || PathAndQuery::from_str(&text).is_err() {
-        let mistake = value.mistake(format_args!("`{text}` is not a path to ask for"));
-        return Err(mistake.hint("write `/`, or a path with a query such as `/list?page=1`"));
-    }
-    Ok(text.into_owned())
-}

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use sandtide_engine::Limits;
 
 use crate::{
-    Authority, Load, LogLimits, Program, Rate, Respond,
+    Authority, Load, LogLimits, Program, Rate, Respond, Warmup,
     entry::{Answers, TenantEntry, is_name_character},
     limits::LimitKeys,
     problem::{Findings, Mistake},
@@ -36,9 +36,9 @@ pub struct Tenant {
     /// `cold_after`: its program and sandboxes are let go of when they were not used for so long;
     /// `None` for `"never"`.
     pub cold_after: Option<Duration>,
-    /// `warmup`: request targets that a program is asked for before it serves anybody; a fault or
-    /// a status of 500 or more refuses it.
-    pub warmup: Vec<String>,
+    /// `warmup`: what a program is asked for before it serves anybody; a fault or a status of 500
+    /// or more refuses it.
+    pub warmup: Warmup,
     /// `rollback_on_faults`: so many faults among the first exchanges of a program bring back the
     /// one before it; 0 for never.
     pub rollback_on_faults: u32,

@@ -12,14 +12,14 @@ use std::{
 
 use bytes::Bytes;
 use sandtide_config::{Program as Spec, Serves, Tenant};
-use sandtide_engine::{Engine, Fault, LoadError, Program, ProgramSource};
+use sandtide_engine::{Engine, Fault, LoadError, Program, ProgramSource, Warmup};
 use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
 
 use crate::{
     choose::{self, ChooseError},
     libraries::Libraries,
     table::{Content, constant, tenant_log},
-    warm::{WarmError, warm},
+    warm::{self, WarmError, warm},
 };
 
 /// Why a tenant's program cannot serve.
@@ -164,6 +164,11 @@ pub(crate) fn load_image(
         files,
         directory: spec.directory.clone(),
         translate: spec.translate,
+        warmup: Warmup {
+            requests: tenant.warmup.requests,
+            targets: tenant.warmup.paths.clone(),
+            host: warm::host(tenant),
+        },
     };
     // An engine that panics must not take the other tenants with it.
     let load = AssertUnwindSafe(|| engine.load(&source, &tenant.limits, log.console()));

@@ -39,7 +39,7 @@ pub(crate) fn warm(
     log: &Arc<TenantLog>,
 ) -> Result<(), WarmError> {
     let mut sandbox = Attended::spawn(program, &tenant.limits, log).map_err(WarmError::Spawn)?;
-    for target in &tenant.warmup {
+    for target in &tenant.warmup.paths {
         let failed = |source| WarmError::Failed { target: target.clone(), source };
         let (answered, next) = sandbox.request(request(target, tenant)).map_err(failed)?;
         let status = answered.head.status;
@@ -51,12 +51,17 @@ pub(crate) fn warm(
     Ok(())
 }
 
-fn request(target: &str, tenant: &Tenant) -> Request<Bytes> {
-    let host = match tenant.authorities.first() {
+/// Whom the requests that no client makes are addressed to.
+pub(crate) fn host(tenant: &Tenant) -> String {
+    match tenant.authorities.first() {
         Some(Authority::Exact(name)) => name.clone(),
         Some(Authority::Below(name)) => format!("warmup.{name}"),
         None => "localhost".to_owned(),
-    };
+    }
+}
+
+fn request(target: &str, tenant: &Tenant) -> Request<Bytes> {
+    let host = host(tenant);
     let mut request = Request::new(Bytes::new());
     // The configuration has checked both.
     *request.uri_mut() = target.parse().unwrap_or_default();

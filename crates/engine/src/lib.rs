@@ -39,5 +39,5 @@ pub use fault::{Fault, Location, Trap, TrapCause};
 pub use limits::{Limits, Slice, Usage};
 pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
-pub use source::{FileGrant, ProgramId, ProgramSource, Translate};
+pub use source::{FileGrant, ProgramId, ProgramSource, Translate, Warmup};
 pub use translation::{CacheUse, Shortfall, ShortfallReason, Translation, TranslationState};

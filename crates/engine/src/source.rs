@@ -32,6 +32,29 @@ pub struct ProgramSource {
     pub directory: String,
     /// Whether its code is translated. Engines that run programs as they are ignore it.
     pub translate: Translate,
+    /// What it answers before its snapshot is taken.
+    pub warmup: Warmup,
+}
+
+/// Requests that a program answers before its snapshot is taken, after which each sandbox has
+/// answered them already.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Warmup {
+    /// How many.
+    pub requests: u32,
+    /// What is asked for (`GET`), in turns: targets with a path. `/` if there are none.
+    pub targets: Vec<String>,
+    /// Whom they are addressed to.
+    pub host: String,
+}
+
+impl Warmup {
+    /// The targets of the requests, in their order.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        let targets = self.targets.iter().map(String::as_str);
+        let root = self.targets.is_empty().then_some("/");
+        targets.chain(root).cycle().take(self.requests as usize)
+    }
 }
 
 /// Whether a program's code is translated to code of the host. What a program does is the same

@@ -16,12 +16,13 @@ use crate::{
 /// Runs a program until it waits for its first request.
 pub(crate) fn boot(
     machine: &mut Machine,
+    source: &ProgramSource,
     limits: &Limits,
     console: &dyn Console,
 ) -> Result<Booted, LoadError> {
     // The limits in a fault's message are those of the boot.
     let named = Limits { wall_time: limits.boot_time, ..limits.clone() };
-    let booted = serve::boot(machine, &mut bounds(&named), console);
+    let booted = serve::boot(machine, &source.warmup, &mut bounds(&named), console);
     booted.map_err(|unready| {
         console.flush();
         LoadError::Boot(match unready {

@@ -55,7 +55,7 @@ pub(crate) fn load(
     console: &dyn Console,
 ) -> Result<Arc<KvmProgram>, LoadError> {
     let Placed { mut machine, host } = place(source, limits)?;
-    let Booted { ready, events } = boot(&mut machine, limits, console)?;
+    let Booted { ready, events } = boot(&mut machine, source, limits, console)?;
     console.flush();
     machine.save()?;
     machine.prepare_vectors();
@@ -78,8 +78,8 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    let ProgramSource { path, args, env, files, directory, .. } = source;
-    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?}"));
+    let ProgramSource { path, args, env, files, directory, warmup, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?} {warmup:?}"));
     ProgramId(hash.finalize().into())
 }
 

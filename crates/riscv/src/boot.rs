@@ -21,6 +21,7 @@ use crate::{
 pub(crate) fn boot(
     machine: &mut Machine,
     symbols: &Symbols,
+    source: &ProgramSource,
     limits: &Limits,
     console: &dyn Console,
 ) -> Result<Booted, LoadError> {
@@ -30,7 +31,7 @@ pub(crate) fn boot(
         instructions: limits.boot_instructions,
         ..limits.clone()
     };
-    let booted = serve::boot(machine, &mut bounds(&named), console);
+    let booted = serve::boot(machine, &source.warmup, &mut bounds(&named), console);
     booted.map_err(|unready| {
         console.flush();
         LoadError::Boot(match unready {

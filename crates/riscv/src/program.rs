@@ -60,7 +60,7 @@ pub(crate) fn load(
     translator: &Arc<Translator>,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits, translator)?;
-    let Booted { ready, events } = boot(&mut machine, &symbols, limits, console)?;
+    let Booted { ready, events } = boot(&mut machine, &symbols, source, limits, console)?;
     console.flush();
     let snapshot = machine
         .memory
@@ -87,8 +87,8 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    let ProgramSource { path, args, env, files, directory, .. } = source;
-    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?}"));
+    let ProgramSource { path, args, env, files, directory, warmup, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?} {warmup:?}"));
     ProgramId(hash.finalize().into())
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Everything starts at a multiple of 8, as readers of tables want it.
 
-use sandtide_engine::{Limits, ProgramSource, Translate};
+use sandtide_engine::{Limits, ProgramSource, Translate, Warmup};
 
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
@@ -138,6 +138,7 @@ pub(crate) fn source(image: Vec<u8>) -> ProgramSource {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate: Translate::default(),
+        warmup: Warmup::default(),
     }
 }
 

@@ -16,7 +16,7 @@ use sandtide_control::{
     libraries::{self, Libraries},
 };
 use sandtide_engine::{
-    Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause,
+    Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause, Warmup,
 };
 
 use crate::{
@@ -145,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         files,
         directory,
         translate: args.translate.into(),
+        warmup: Warmup::default(),
     };
     let console = Arc::new(PassThrough);
     let stdin = Box::new(io::stdin());

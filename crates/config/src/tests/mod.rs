@@ -135,7 +135,7 @@ translate = "auto"
 ephemeral = false
 load = "start"
 cold_after = "never"
-warmup = ["/", "/list?page=1"]
+warmup = { requests = 20, paths = ["/", "/list?page=1"] }
 rollback_on_faults = 2
 concurrency = 7
 queue = 0
@@ -208,7 +208,8 @@ fn every_key_arrives() {
     assert_eq!((shop.concurrency, shop.queue), (7, 0));
     assert_eq!(shop.queue_time, Duration::from_millis(70));
     assert_eq!((shop.load, shop.cold_after), (Load::Start, None));
-    assert_eq!(shop.warmup, ["/", "/list?page=1"]);
+    assert_eq!(shop.warmup.paths, ["/", "/list?page=1"]);
+    assert_eq!(shop.warmup.requests, 20);
     assert_eq!((shop.rollback_on_faults, shop.weight), (2, 3));
     let rate = shop.rate.map(|rate| (rate.requests_per_second.get(), rate.burst.get()));
     assert_eq!(rate, Some((13, 14)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sandtide_engine::{
     Console, Engine as _, Fault, Limits, LoadError, Program, ProgramSource, Stream, Translate,
+    Warmup,
 };
 
 use crate::{KvmEngine, testing};
@@ -83,6 +84,7 @@ pub(super) fn source(code: &[u8]) -> ProgramSource {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate: Translate::Off,
+        warmup: Warmup::default(),
     }
 }
 

@@ -6,9 +6,9 @@ use std::{
 };
 
 use sandtide_abi::call;
-use sandtide_engine::{Console, EngineError, Events, Fault};
+use sandtide_engine::{Console, EngineError, Events, Fault, Warmup};
 
-use super::{Machine, Ready, Stop, misplaced};
+use super::{Machine, Ready, Stop, misplaced, warmup};
 use crate::{Cpu as _, Listener, Process, protocol::Booting};
 
 /// Time that other threads get, when the first request is waited for, to come to rest.
@@ -45,17 +45,35 @@ impl<E> From<EngineError> for Unready<E> {
 
 /// Runs a program until it waits for its first request: until it makes the guest call for one, or
 /// every thread of it waits, and one of them for a connection.
+///
+/// It answers the requests of `warmup` then, and comes to wait for the one behind them.
 pub fn boot<M: Machine>(
     machine: &mut M,
+    warmup: &Warmup,
     bounds: &mut M::Bounds<'_>,
     console: &dyn Console,
 ) -> Result<Booted, Unready<M::End>> {
     let mut calls = Booting::default();
+    let mut ready = reach(machine, &mut calls, bounds, console)?;
+    for target in warmup.targets() {
+        warmup::answer(machine, &ready, (warmup, target), bounds, console)?;
+        ready = reach(machine, &mut calls, bounds, console)?;
+    }
+    Ok(Booted { ready, events: calls.events })
+}
+
+/// Runs a program until it waits for a request.
+fn reach<M: Machine>(
+    machine: &mut M,
+    calls: &mut Booting,
+    bounds: &mut M::Bounds<'_>,
+    console: &dyn Console,
+) -> Result<Ready, Unready<M::End>> {
     loop {
         match machine.run(bounds, console, None)? {
             Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
-                let call = settle(machine, arguments, &mut calls, bounds, console)?;
-                return Ok(Booted { ready: Ready::Direct(call), events: calls.events });
+                let call = settle(machine, arguments, calls, bounds, console)?;
+                return Ok(Ready::Direct(call));
             }
             Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
                 Some(result) => machine.parts().process.cpu().set_result(result),
@@ -66,8 +84,7 @@ pub fn boot<M: Machine>(
             Stop::Sliced => M::renew(bounds),
             Stop::Idle { until } => match machine.parts().process.waiting_listener() {
                 Some(listener) => {
-                    let ready = settle_server(machine, listener, bounds, console)?;
-                    return Ok(Booted { ready, events: Events::default() });
+                    return settle_server(machine, listener, bounds, console);
                 }
                 None if until.is_none() => return Err(Unready::Over(M::STALLED)),
                 None => wait::<M>(until, bounds),
@@ -203,7 +220,7 @@ pub fn execute<M: Machine>(
 }
 
 /// Waits for a guest that waits for a timer. Only while loading, off the reactors.
-fn wait<M: Machine>(until: Option<Instant>, bounds: &mut M::Bounds<'_>) {
+pub(super) fn wait<M: Machine>(until: Option<Instant>, bounds: &mut M::Bounds<'_>) {
     let deadline = M::deadline(bounds);
     let until = until.map_or(deadline, |until| until.min(deadline));
     std::thread::sleep(until.saturating_duration_since(Instant::now()));

@@ -15,7 +15,7 @@ use std::{
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_abi::call;
 use sandtide_build::{BuildOptions, CompilerChoice};
-use sandtide_engine::{Console, Limits, ProgramSource, Stream, Translate};
+use sandtide_engine::{Console, Limits, ProgramSource, Stream, Translate, Warmup};
 use sandtide_linux::{Cpu as _, protocol::Booting};
 
 use super::{
@@ -75,6 +75,7 @@ fn placed(path: &Path, translate: Translate) -> Machine {
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate,
+        warmup: Warmup::default(),
     };
     let random = StdRng::seed_from_u64(1);
     // Whatever it is, it is translated before it runs.

@@ -1,0 +1,94 @@
+//! Servers as they are written for any machine, each with what this machine has for its language:
+//! docs/sockets.md.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use sandtide_tests::{Client, Request, Server, binary::top, guest::native};
+
+/// Where a program of the `PATH` really lies, as the program itself says.
+fn found(program: &str, args: &[&str]) -> Option<PathBuf> {
+    let output = Command::new(program).args(args).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    let path = fs::canonicalize(path).ok();
+    if path.is_none() {
+        eprintln!("SKIPPED: no {program}");
+    }
+    path
+}
+
+/// Serves a script with an interpreter of this machine, if there is KVM for it.
+fn serve(interpreter: Option<PathBuf>, script: &str, lines: &str) -> Option<Server> {
+    // Whether there is KVM, as any native program shows.
+    native(&top().join("tests/guests/exit_code.c"))?;
+    let interpreter = interpreter?;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("script");
+    fs::write(&file, script).expect("the directory is ours");
+    let server = Server::start(&format!(
+        "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {interpreter:?}\n\
+         args = [\"/srv/script\"]\nfiles = {{ \"/srv/script\" = {file:?} }}\n{lines}\n\
+         [tenants.guest.limits]\nboot_time = \"60 s\"\nmemory = \"1 GiB\"\nthreads = 64\n\
+         descriptors = 256\n"
+    ));
+    // It is loaded with the first request, which needs the file.
+    assert_eq!(server.get("guest", "/first").status(), 200);
+    Some(server)
+}
+
+fn counts(server: &Server, expected: &str) {
+    let mut client: Client = server.connect();
+    for number in 0..10 {
+        let post = Request::new("POST", "guest", &format!("/x?{number}")).body("hello");
+        let answer = client.ask(&post);
+        assert_eq!((answer.status(), answer.text()), (200, expected), "{answer:?}");
+    }
+}
+
+const NODE: &str = "
+let count = 0;
+require('http').createServer((request, response) => {
+  count++;
+  let body = '';
+  request.on('data', data => body += data);
+  request.on('end', () => setTimeout(() => response.end(`${count} ${body}`), 1));
+}).listen(3000);
+";
+
+#[test]
+fn node() {
+    let node = || found("node", &["-p", "process.execPath"]);
+    if let Some(server) = serve(node(), NODE, "") {
+        counts(&server, "1 hello");
+    }
+    if let Some(server) = serve(node(), NODE, "warmup = { requests = 50 }") {
+        counts(&server, "51 hello");
+    }
+}
+
+const PYTHON: &str = "
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+count = 0
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_POST(self):
+        global count
+        count += 1
+        body = self.rfile.read(int(self.headers.get('content-length', 0)))
+        answer = b'%d %s' % (count, body)
+        self.send_response(200)
+        self.send_header('content-length', str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+    do_GET = do_POST
+    def log_message(self, *_):
+        pass
+ThreadingHTTPServer(('127.0.0.1', 8000), Handler).serve_forever()
+";
+
+#[test]
+fn python() {
+    let python = found("python3", &["-c", "import sys; print(sys.executable)"]);
+    if let Some(server) = serve(python, PYTHON, "") {
+        counts(&server, "1 hello");
+    }
+}
