@@ -68,15 +68,15 @@ pub(crate) fn address(vector: u16, fault: u64, frame: &Frame) -> u64 {
     }
 }
 
-/// Whether a system call can end in a signal handler, which gets the vector registers to restore.
+/// Whether a system call is about the vector registers: a new thread begins with those of its maker.
 pub(crate) fn needs_vectors(number: u64) -> bool {
-    const RT_SIGPROCMASK: u64 = 14;
     const CLONE: u64 = 56;
-    const KILL: u64 = 62;
-    const RT_SIGSUSPEND: u64 = 130;
     const CLONE3: u64 = 435;
-    const TKILL: u64 = 200;
-    const TGKILL: u64 = 234;
-    // A new thread begins with those of its maker.
-    matches!(number, RT_SIGPROCMASK | CLONE | CLONE3 | KILL | RT_SIGSUSPEND | TKILL | TGKILL)
+    matches!(number, CLONE | CLONE3)
+}
+
+/// Whether a system call is about the thread pointer, which programs can set without one.
+pub(crate) fn needs_thread_pointer(number: u64) -> bool {
+    const ARCH_PRCTL: u64 = 158;
+    number == ARCH_PRCTL
 }

@@ -400,6 +400,10 @@ impl Machine {
             let extended = self.extended()?;
             self.process.cpu().extended = Some(extended);
         }
+        if exception::needs_thread_pointer(number) {
+            let now = self.vcpu.system().map_err(system("cannot read registers"))?;
+            self.process.cpu().fs = now.fs;
+        }
         let threads = self.process.threads();
         let action = self.process.call(&mut Host {
             memory: &mut self.memory,

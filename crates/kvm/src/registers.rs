@@ -181,6 +181,10 @@ impl Cpu for Registers {
         self.moved = true;
     }
 
+    fn thread_pointer(&self) -> u64 {
+        self.fs
+    }
+
     fn set_thread_pointer(&mut self, value: u64) {
         self.fs = value;
         self.new_fs = true;

@@ -72,7 +72,10 @@ pub trait Cpu: Clone + Send + 'static {
     /// Sets the stack pointer.
     fn set_sp(&mut self, sp: u64);
 
-    /// Sets the thread pointer (`tp`, `fs` base).
+    /// The thread pointer (`tp`, `fs` base).
+    fn thread_pointer(&self) -> u64;
+
+    /// Sets the thread pointer.
     fn set_thread_pointer(&mut self, value: u64);
 
     /// Writes a signal frame with all registers to the guest's stack and enters the handler.

@@ -65,6 +65,8 @@ pub(crate) enum Flow {
     Clone(NewThread),
     /// The thread leaves its signal handler.
     SignalReturn,
+    /// The thread goes on with 0 and its thread pointer at this address.
+    GetThreadPointer(u64),
     /// The thread goes on with 0 and this thread pointer.
     SetThreadPointer(u64),
     /// The thread ends; its code is the process's if it is the last one.

@@ -6,7 +6,7 @@ use rand::RngCore;
 
 use crate::{
     Action, Cpu, Delivered, Errno, GuestMemory, Host, ImageLayout, ProcessSetup, Schedule,
-    SignalInfo, StartError,
+    SignalInfo, StartError, guest,
     kernel::{CallResult, Flow, Kernel, NewThread, Stop, fail, negated},
     start, table,
     threads::{Event, State, Wait, Wake},
@@ -88,6 +88,11 @@ impl<C: Cpu> Process<C> {
                 Ok(mask) => self.kernel.set_mask(mask),
                 Err(_) => return Action::Killed(crate::signals::SIGSEGV),
             },
+            Ok(Flow::GetThreadPointer(address)) => {
+                let pointer = self.cpu().thread_pointer();
+                let result = guest::write_words(memory, address, &[pointer]);
+                return self.finish(result.map(|()| Flow::Value(0)).map_err(Stop::from), memory);
+            }
             Ok(Flow::SetThreadPointer(value)) => {
                 self.cpu().set_thread_pointer(value);
                 self.cpu().set_result(0);
@@ -105,6 +110,10 @@ impl<C: Cpu> Process<C> {
         if thread.call_deadline.is_some() || thread.timed_out {
             let thread = self.kernel.threads.change().current_mut();
             (thread.call_deadline, thread.timed_out) = (None, false);
+        }
+        // A handler's frame has all registers, of which an engine may not have all at hand.
+        if self.kernel.has_handler_to_enter() {
+            return Action::Resched;
         }
         match self.deliver_pending(memory) {
             Delivered::Handler => Action::Continue,

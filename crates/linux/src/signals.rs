@@ -150,22 +150,32 @@ impl Kernel {
         }
     }
 
+    /// What the signals that the running thread must act on do, in order.
+    fn open_signals(&self) -> impl Iterator<Item = Disposition> {
+        let blocked = self.threads.current().mask & !UNBLOCKABLE;
+        let open = self.pending_signals() & !blocked;
+        let signals = (1..=COUNT).filter(move |signal| open & bit(*signal) != 0);
+        signals.map(|signal| self.signals.disposition(signal))
+    }
+
+    /// Whether the running thread is about to enter a handler.
+    pub(crate) fn has_handler_to_enter(&self) -> bool {
+        self.pending_signals() != 0
+            && self.open_signals().any(|found| matches!(found, Disposition::Handle(_)))
+    }
+
     /// A thread that has parked with a signal to take does not wait.
     pub(crate) fn heed_pending(&mut self) {
-        let thread = self.threads.current();
-        let mut open = self.pending_signals() & !(thread.mask & !UNBLOCKABLE);
-        while open != 0 {
-            let signal = open.trailing_zeros() as u8 + 1;
-            open &= open - 1;
-            let restart = match self.signals.disposition(signal) {
-                Disposition::Ignore => continue,
-                Disposition::Fatal => false,
-                Disposition::Handle(action) => action.flags & SA_RESTART != 0,
-            };
-            let running = self.threads.running();
-            self.threads.change().interrupt(running, restart);
+        if self.pending_signals() == 0 {
             return;
         }
+        let restart = match self.open_signals().find(|found| *found != Disposition::Ignore) {
+            None => return,
+            Some(Disposition::Handle(action)) => action.flags & SA_RESTART != 0,
+            Some(_) => false,
+        };
+        let running = self.threads.running();
+        self.threads.change().interrupt(running, restart);
     }
 
     /// Takes the next signal that the running thread must act on.

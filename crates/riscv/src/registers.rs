@@ -83,6 +83,10 @@ impl LinuxCpu for Cpu {
         self.x[x::SP] = sp;
     }
 
+    fn thread_pointer(&self) -> u64 {
+        self.x[x::TP]
+    }
+
     fn set_thread_pointer(&mut self, value: u64) {
         self.x[x::TP] = value;
     }

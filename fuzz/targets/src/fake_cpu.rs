@@ -48,6 +48,10 @@ impl<const X86: bool> Cpu for FakeCpu<X86> {
         self.sp = sp;
     }
 
+    fn thread_pointer(&self) -> u64 {
+        self.thread_pointer
+    }
+
     fn set_thread_pointer(&mut self, value: u64) {
         self.thread_pointer = value;
     }

@@ -223,7 +223,9 @@ impl Kernel {
 /// `arch_prctl` of x86-64.
 pub(crate) fn arch_prctl(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
     match args[0] {
+        GET_FS => Ok(Flow::GetThreadPointer(args[1])),
         SET_FS if args[1] < kernel.space.end => Ok(Flow::SetThreadPointer(args[1])),
         SET_FS => fail(Errno::PERM),
         _ => fail(Errno::INVAL),

@@ -20,6 +20,7 @@ use crate::{
     Action, Architecture, CpuTime, Errno, GuestMemory, Hardware, Host, ImageLayout, PAGE, Process,
     ProcessSetup, Protection, Schedule, Segment, StartError, table,
     testing::{FakeCpu, FlatMemory, Recorder},
+    threads::State,
 };
 
 /// Where tests put what they pass by pointer: the data segment.
@@ -150,7 +151,13 @@ impl<const X86: bool> Machine<X86> {
 
     /// Makes a call that does not wait.
     fn call(&mut self, name: &str, args: &[u64]) -> Result<u64, Errno> {
-        assert_eq!(self.action(name, args), Action::Continue, "{name}");
+        match self.action(name, args) {
+            // To enter a signal handler.
+            Action::Resched if self.process.kernel.threads.current().state == State::Running => {
+                assert_eq!(self.schedule(), Schedule::Run, "{name}");
+            }
+            action => assert_eq!(action, Action::Continue, "{name}"),
+        }
         self.result()
     }
 
