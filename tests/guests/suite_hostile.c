@@ -8,6 +8,7 @@
  *     /syscalls?<seed>     system calls with wild arguments
  *     /recurse             recurses for ever
  *     /threads             starts threads that start threads
+ *     /storm               timers that ring all the time, and sets of sets that watch them
  *     /fork                fork, vfork, clone, execve
  *     /read?<path>         a file's content, or `error <errno>`
  *     /write?<path>        writes to a file, or `error <errno>`
@@ -22,8 +23,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +158,13 @@ static int is_left_out(uint64_t number)
     case SYS_tkill:
     case SYS_tgkill:
     case SYS_clone:
+    case SYS_clone3:
+    case SYS_epoll_pwait2:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_accept4:
     case SYS_read:
     case SYS_readv:
         return 1;
@@ -203,6 +215,38 @@ static void *starts_threads(void *nothing)
     for (;;)
         pthread_create(&thread, &attributes, starts_threads, NULL);
     return nothing;
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Sets in sets, each with all that there is, a timer of a nanosecond and an alarm of a microsecond. */
+static void storm(void)
+{
+    int fds[64], count = 0;
+    struct itimerspec now = {.it_value.tv_nsec = 1, .it_interval.tv_nsec = 1};
+    struct itimerval soon = {.it_value.tv_usec = 1, .it_interval.tv_usec = 1};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
+    signal(SIGALRM, on_alarm);
+    fds[count++] = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    timerfd_settime(fds[0], 0, &now, NULL);
+    for (int fd; count < 32 && (fd = eventfd(0, EFD_NONBLOCK)) >= 0;)
+        fds[count++] = fd;
+    for (int fd; count < 64 && (fd = epoll_create1(0)) >= 0;)
+        fds[count++] = fd;
+    for (int set = 0; set < count; set++)
+        for (int fd = 0; fd < count; fd++)
+            epoll_ctl(fds[set], EPOLL_CTL_ADD, fds[fd], &event);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (uint64_t one = 1;;) {
+        for (int at = 0; at < count; at++) {
+            struct epoll_event events[64];
+            if (write(fds[at], &one, sizeof(one)) < 0)
+                epoll_wait(fds[at], events, 64, at % 2);
+        }
+    }
 }
 
 static void fork_attempts(void)
@@ -301,6 +345,8 @@ static void handle(const char *path, const char *query)
         recurse(&(volatile int){1});
     else if (strcmp(path, "/threads") == 0)
         starts_threads(NULL);
+    else if (strcmp(path, "/storm") == 0)
+        storm();
     else if (strcmp(path, "/fork") == 0)
         fork_attempts();
     else if (strcmp(path, "/read") == 0)

@@ -121,6 +121,20 @@ fn a_thread_bomb_hurts_nobody_else() {
 }
 
 #[test]
+fn a_storm_of_timers_and_events_hurts_nobody_else() {
+    let Some(mut server) = serve("", "wall_time = \"500 ms\"") else { return };
+    let mut stormer = server.connect();
+    stormer.send(&Request::get("hostile", "/storm").bytes());
+    for _ in 0..20 {
+        the_neighbour_is_fine(&server);
+    }
+    let response = stormer.response("GET");
+    assert_eq!(response.status(), 504, "{response:?}");
+    assert_eq!(server.get("hostile", "/ok").text(), "ok");
+    we_did_not_break(&mut server);
+}
+
+#[test]
 fn there_is_no_second_process() {
     let Some(mut server) = serve("", "") else { return };
     let before = children(&server);

@@ -50,6 +50,10 @@ table! {
         msync => memory::mapped_only, "Nothing to write back.";
         mlock => memory::mapped_only, "Nothing is ever paged out.";
         munlock => memory::mapped_only, "Nothing is ever paged out.";
+        mlock2 => memory::mapped_only, "Nothing is ever paged out.";
+        mlockall => memory::mlockall, "Nothing is ever paged out.";
+        munlockall => identity::nothing, "Nothing is ever paged out.";
+        mincore => memory::mincore, "Everything that is mapped is there.";
         membarrier => memory::membarrier, "Threads share one processor, so every barrier holds already.";
     }
     "Reading and writing" {
@@ -61,6 +65,10 @@ table! {
         writev => io::writev, "At most 1 MiB and 1024 ranges a call.";
         pwrite64 => io::pwrite64, "At most 1 MiB a call.";
         pwritev => io::pwritev, "At most 1 MiB and 1024 ranges a call.";
+        preadv2 => io::preadv2, "As `preadv`, without flags.";
+        pwritev2 => io::pwritev2, "As `pwritev`, without flags.";
+        sendfile => io::no_shortcut, "Always `EINVAL`: programs then read and write.";
+        splice => io::no_shortcut, "Always `EINVAL`: programs then read and write.";
         lseek => io::lseek, "Files have no holes.";
         ppoll => poll::ppoll, "Files and standard streams are always ready.";
         poll => poll::poll, "As `ppoll`.";
@@ -75,6 +83,10 @@ table! {
         fsync => files::open_only, "Nothing to write back.";
         fdatasync => files::open_only, "Nothing to write back.";
         fadvise64 => files::open_only, "Accepted without effect.";
+        readahead => files::open_only, "Accepted without effect.";
+        sync_file_range => files::open_only, "Nothing to write back.";
+        syncfs => files::open_only, "Nothing to write back.";
+        sync => identity::nothing, "Nothing to write back.";
     }
     "Descriptors" {
         close => descriptors::close, "";
@@ -82,7 +94,7 @@ table! {
         dup => descriptors::dup, "";
         dup2 => descriptors::dup2, "";
         dup3 => descriptors::dup3, "";
-        fcntl => descriptors::fcntl, "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` (`O_APPEND`, `O_NONBLOCK`), `F_GETPIPE_SZ`; locks always succeed.";
+        fcntl => descriptors::fcntl, "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFD`, `F_SETFD`, `F_GETFL`, `F_SETFL` (`O_APPEND`, `O_NONBLOCK`), `F_GETPIPE_SZ`, `F_SETPIPE_SZ` without effect; locks always succeed.";
         flock => descriptors::flock, "Always succeeds: nobody else can hold a lock.";
         ioctl => descriptors::ioctl, "`FIONREAD`, `FIONBIO`, `FIOCLEX`, `FIONCLEX`; everything else is `ENOTTY`, as nothing is a terminal.";
         eventfd2 => descriptors::eventfd2, "`EFD_SEMAPHORE`, `EFD_NONBLOCK`, `EFD_CLOEXEC`.";
@@ -132,6 +144,13 @@ table! {
         fchownat => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
         fchmod => metadata::change_metadata, "In `/tmp` only; accepted without effect.";
         fchown => metadata::change_metadata, "In `/tmp` only; accepted without effect.";
+        fchmodat2 => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
+        chmod => metadata::change_metadata_of, "In `/tmp` only; accepted without effect.";
+        chown => metadata::change_metadata_of, "In `/tmp` only; accepted without effect.";
+        lchown => metadata::change_metadata_of, "In `/tmp` only; accepted without effect.";
+        utime => metadata::change_metadata_of, "In `/tmp` only; accepted without effect.";
+        utimes => metadata::change_metadata_of, "In `/tmp` only; accepted without effect.";
+        futimesat => metadata::change_metadata_at, "In `/tmp` only; accepted without effect.";
         statfs => metadata::statfs, "Always the scratch area's room.";
         fstatfs => metadata::fstatfs, "Always the scratch area's room.";
     }
@@ -155,7 +174,7 @@ table! {
         sched_get_priority_min => threads::sched_get_priority, "Ordinary policies only.";
         getpriority => threads::getpriority, "Always 0.";
         setpriority => threads::setpriority, "Accepted without effect.";
-        arch_prctl => threads::arch_prctl, "`ARCH_SET_FS`.";
+        arch_prctl => threads::arch_prctl, "`ARCH_SET_FS`, `ARCH_GET_FS`.";
     }
     "Signals" {
         rt_sigaction => signals::rt_sigaction, "`SA_SIGINFO`, `SA_ONSTACK`, `SA_RESTART`, `SA_NODEFER`, `SA_RESETHAND`. Stopping signals are ignored by default.";
@@ -201,8 +220,15 @@ table! {
         getpgid => identity::getpgid, "Of itself.";
         getpgrp => identity::getpid, "Of itself.";
         getsid => identity::getpgid, "Of itself.";
+        setsid => identity::setsid, "Always `EPERM`: the process leads its session.";
+        setpgid => identity::setsid, "Always `EPERM`.";
+        setuid => identity::setuid, "To 1000 only.";
+        setgid => identity::setuid, "To 1000 only.";
+        wait4 => identity::wait, "Always `ECHILD`.";
+        waitid => identity::wait, "Always `ECHILD`.";
+        personality => identity::personality, "The usual one only.";
         uname => identity::uname, "Linux 6.1.";
-        prctl => identity::prctl, "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_GET_DUMPABLE`, `PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_GET_NO_NEW_PRIVS`.";
+        prctl => identity::prctl, "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_SET_PDEATHSIG`, `PR_SET_TIMERSLACK`, `PR_SET_THP_DISABLE` without effect, `PR_CAPBSET_READ`, `PR_GET_SECCOMP`, `PR_GET_DUMPABLE`, `PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_GET_NO_NEW_PRIVS`.";
         getcpu => identity::getcpu, "Always 0.";
         getrandom => identity::getrandom, "Never repeats after a reset. At most 1 MiB a call.";
         prlimit64 => resources::prlimit64, "Says the tenant's limits. Lower limits are accepted without effect, higher ones are `EPERM`.";

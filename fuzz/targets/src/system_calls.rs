@@ -341,6 +341,25 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         call(101, &[[7, 0], [0, 0]]),
         call(17, &[data, [3, 100]]),
     ];
+    // riscv: eventfd2, epoll_create1, epoll_ctl, write, epoll_pwait, socketpair, sendmsg, recvmsg,
+    // timerfd_create, timerfd_settime, signalfd4, setitimer, clone3, set_robust_list, exit.
+    let events = [
+        call(19, &[[3, 1], [14, 0]]),
+        call(20, &[[0, 0]]),
+        call(21, &[[3, 4], [3, 1], [3, 3], data]),
+        call(64, &[[3, 3], data, [3, 8]]),
+        call(22, &[[3, 4], data, [3, 4], [0, 0]]),
+        call(199, &[[3, 1], [3, 1], [0, 0], data]),
+        call(211, &[[3, 5], [7, 100], [0, 0]]),
+        call(212, &[[3, 6], [7, 100], [3, 64]]),
+        call(85, &[[3, 1], [0, 0]]),
+        call(86, &[[3, 7], [0, 0], [7, 20], [7, 30]]),
+        call(74, &[[12, 255], [7, 0], [3, 8], [0, 0]]),
+        call(103, &[[0, 0], [7, 20], [7, 30]]),
+        call(435, &[[7, 40], [3, 88]]),
+        call(99, &[[7, 60], [3, 24]]),
+        call(93, &[[0, 0]]),
+    ];
     let x86 = [
         call(257, &[here, [5, 3]]),
         call(0, &[[3, 3], data, [3, 100]]),
@@ -360,7 +379,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         calls.iter().for_each(|call| input.extend(call));
         input
     };
-    vec![with(0, 0, &riscv), with(0, 6, &riscv), with(1, 0, &x86), with(1, 3, &x86), vec![]]
+    vec![
+        with(0, 0, &riscv),
+        with(0, 6, &riscv),
+        with(0, 0, &events),
+        with(0, 9, &events),
+        with(1, 0, &x86),
+        with(1, 3, &x86),
+        vec![],
+    ]
 }
 
 #[cfg(test)]

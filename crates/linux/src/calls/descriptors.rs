@@ -62,6 +62,10 @@ pub(crate) fn fcntl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
     const GETLK: u32 = 5;
     const SETLK: u32 = 6;
     const SETLKW: u32 = 7;
+    const OFD_GETLK: u32 = 36;
+    const OFD_SETLK: u32 = 37;
+    const OFD_SETLKW: u32 = 38;
+    const SETPIPE_SZ: u32 = 1031;
     const DUPFD_CLOEXEC: u32 = 1030;
     const GETPIPE_SZ: u32 = 1032;
     /// `F_UNLCK`
@@ -88,12 +92,15 @@ pub(crate) fn fcntl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
             DONE
         }
         // Nobody else can hold a lock.
-        SETLK | SETLKW => DONE,
-        GETLK => {
+        SETLK | SETLKW | OFD_SETLK | OFD_SETLKW => DONE,
+        GETLK | OFD_GETLK => {
             guest::write(host.memory, argument, &UNLOCKED.to_le_bytes())?;
             DONE
         }
-        GETPIPE_SZ if matches!(description.node, Node::PipeReader(_) | Node::PipeWriter(_)) => {
+        SETPIPE_SZ if argument as u32 as usize > PIPE_CAPACITY => fail(Errno::PERM),
+        GETPIPE_SZ | SETPIPE_SZ
+            if matches!(description.node, Node::PipeReader(_) | Node::PipeWriter(_)) =>
+        {
             value(PIPE_CAPACITY as u64)
         }
         _ => fail(Errno::INVAL),

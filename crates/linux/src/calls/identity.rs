@@ -46,6 +46,31 @@ pub(crate) fn getpgid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResul
     }
 }
 
+/// `setsid`, `setpgid`: the process leads its group and session already.
+pub(crate) fn setsid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    fail(Errno::PERM)
+}
+
+/// `wait4`, `waitid`: there are no children.
+pub(crate) fn wait(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
+    fail(Errno::CHILD)
+}
+
+/// `setuid`, `setgid` and their kin, with what holds already.
+pub(crate) fn setuid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    let is_own = |id: u64| id as u32 == UID;
+    if is_own(args[0]) { DONE } else { fail(Errno::PERM) }
+}
+
+/// `personality`: only asked for.
+pub(crate) fn personality(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    const QUERY: u32 = u32::MAX;
+    match args[0] as u32 {
+        0 | QUERY => DONE,
+        _ => fail(Errno::INVAL),
+    }
+}
+
 pub(crate) fn uname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const FIELD: usize = 65;
     let machine = kernel.fixed.architecture.machine();
@@ -59,12 +84,17 @@ pub(crate) fn uname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
 }
 
 pub(crate) fn prctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const SET_DEATH_SIGNAL: u32 = 1;
     const GET_DUMPABLE: u32 = 3;
     const SET_DUMPABLE: u32 = 4;
     const SET_NAME: u32 = 15;
     const GET_NAME: u32 = 16;
+    const GET_SECCOMP: u32 = 21;
+    const HAS_CAPABILITY: u32 = 23;
+    const SET_TIMER_SLACK: u32 = 29;
     const SET_NO_NEW_PRIVS: u32 = 38;
     const GET_NO_NEW_PRIVS: u32 = 39;
+    const SET_HUGE_PAGES: u32 = 41;
     const SET_VMA: u32 = 0x5356_4d41;
     match args[0] as u32 {
         SET_NAME => {
@@ -84,7 +114,11 @@ pub(crate) fn prctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
             guest::write(host.memory, args[1], &kernel.threads.current().name)?;
             DONE
         }
-        GET_DUMPABLE => DONE,
+        GET_DUMPABLE | GET_SECCOMP => DONE,
+        HAS_CAPABILITY if args[1] <= 40 => DONE,
+        // What a parent, a timer or the memory of a sandbox does not have.
+        SET_DEATH_SIGNAL if args[1] <= 64 => DONE,
+        SET_TIMER_SLACK | SET_HUGE_PAGES => DONE,
         GET_NO_NEW_PRIVS => value(1u32),
         SET_DUMPABLE | SET_NO_NEW_PRIVS if args[1] <= 1 => DONE,
         // Names of mappings: nobody looks at them.

@@ -57,6 +57,28 @@ pub(crate) fn pwritev(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
     transfer_out(kernel, host, args[0], &ranges, Some(position))
 }
 
+/// `preadv2` without flags; at -1, as `readv`.
+pub(crate) fn preadv2(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    if args[5] as u32 != 0 {
+        return fail(Errno::OPNOTSUPP);
+    }
+    if args[3] == u64::MAX { readv(kernel, host, args) } else { preadv(kernel, host, args) }
+}
+
+/// `pwritev2` without flags; at -1, as `writev`.
+pub(crate) fn pwritev2(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    if args[5] as u32 != 0 {
+        return fail(Errno::OPNOTSUPP);
+    }
+    if args[3] == u64::MAX { writev(kernel, host, args) } else { pwritev(kernel, host, args) }
+}
+
+/// `sendfile`, `splice`: whoever asks can copy by reading and writing, and does.
+pub(crate) fn no_shortcut(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    kernel.files.get(args[0])?;
+    fail(Errno::INVAL)
+}
+
 fn position(argument: u64) -> Result<u64, Errno> {
     if argument > i64::MAX as u64 { Err(Errno::INVAL) } else { Ok(argument) }
 }

@@ -191,6 +191,24 @@ pub(crate) fn mapped_only(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> 
     DONE
 }
 
+/// `mlockall`: nothing is ever paged out.
+pub(crate) fn mlockall(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
+    const FLAGS: u64 = 0b111;
+    if args[0] == 0 || args[0] & !FLAGS != 0 { fail(Errno::INVAL) } else { DONE }
+}
+
+/// `mincore(start, length, vector)`: everything is there.
+pub(crate) fn mincore(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let (start, end) = kernel.page_range(args[0], args[1], Errno::NOMEM)?;
+    if start < end {
+        if !kernel.space.is_mapped(start, end) {
+            return fail(Errno::NOMEM);
+        }
+        host.memory.view_mut(args[2], (end - start) / PAGE)?.fill(1);
+    }
+    DONE
+}
+
 pub(crate) fn membarrier(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     const QUERY: u32 = 0;
     /// Global and private expedited, with their registrations.

@@ -238,6 +238,15 @@ pub(crate) fn change_metadata_at(
     if matches!(place.target, Target::Scratch(_)) { DONE } else { fail(Errno::ROFS) }
 }
 
+/// `chmod`, `chown`, `lchown`, `utime`, `utimes` of x86-64.
+pub(crate) fn change_metadata_of(
+    kernel: &mut Kernel,
+    host: &mut Host<'_>,
+    args: Args,
+) -> CallResult {
+    change_metadata_at(kernel, host, [WORKING_DIRECTORY, args[0], 0, 0, 0, 0])
+}
+
 /// `fchmod`, `fchown`: accepted without effect in the scratch area.
 pub(crate) fn change_metadata(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     match kernel.files.get(args[0])?.node {

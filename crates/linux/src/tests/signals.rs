@@ -51,7 +51,8 @@ fn a_handler_runs_and_returns() {
     // A second one waits for the handler to return.
     assert_eq!(machine.call("tkill", &[100, USER]), Ok(0));
     let inner = machine.process.cpu().sp;
-    assert_eq!(machine.action("rt_sigreturn", &[]), Action::Continue);
+    assert_eq!(machine.action("rt_sigreturn", &[]), Action::Resched, "with all registers");
+    assert_eq!(machine.schedule(), Schedule::Run);
     assert_eq!(machine.process.cpu().pc, HANDLER);
     assert_eq!(machine.process.cpu().sp, inner);
     assert_eq!(machine.action("rt_sigreturn", &[]), Action::Continue);
