@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Must hold: both end the same way: the same output and exit code, or the same fault at the same
-//! place; at every limit of instructions. (Callers are found through registers, and where a load
+//! place; at every limit of instructions. (Callers are found through registers, and where an access
 //! faults, one that no instruction reads again may hold an older value.) Code that may look at
 //! clocks or at random bytes, now or when it has written itself, only has to end.
 
@@ -82,7 +82,7 @@ fn execute(image: &[u8], instructions: u64, translate: Translate, repeats: bool)
     let how = RiscvEngine::new().execute(&source, &limits, stdin, console.clone());
     let mut how = how.expect("the file is a good one");
     if let Err(Fault::Trap(trap)) = &mut how
-        && trap.cause == TrapCause::Load
+        && let TrapCause::Load | TrapCause::Store | TrapCause::MisalignedAtomic = trap.cause
     {
         trap.backtrace.truncate(1);
     }

@@ -203,6 +203,6 @@ unsafe extern "C" fn restore(base: *mut u8) -> u64 {
             _ => frame.f[register as usize - 32] = value,
         }
     }
-    frame.stale = site.stale;
+    frame.stale |= site.stale;
     site.pc | leave::INTERPRET
 }

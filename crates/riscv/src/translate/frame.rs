@@ -59,7 +59,8 @@ pub(super) struct Frame {
     /// The number of the site that has, or [`NO_SITE`], and the host's registers there.
     pub(super) site: usize,
     pub(super) host: HostRegisters,
-    /// The registers that were not known there, and have older values.
+    /// The registers that have older values, since no instruction reads them any more where the code
+    /// has left. Tests empty it.
     pub(super) stale: u64,
 }
 
@@ -79,6 +80,7 @@ pub(super) const STACK_LIMIT: i32 = from_base(offset_of!(Frame, stack_limit));
 pub(super) const MXCSR: i32 = from_base(offset_of!(Frame, mxcsr));
 pub(super) const FLAGS_OF_HOST: i32 = from_base(offset_of!(Frame, flags_of_host));
 pub(super) const FFLAGS: i32 = from_base(offset_of!(Frame, fflags));
+pub(super) const STALE: i32 = from_base(offset_of!(Frame, stale));
 pub(super) const NUMBERS: i32 = from_base(offset_of!(Frame, numbers));
 pub(super) const ENTRIES: i32 = from_base(offset_of!(Frame, entries));
 

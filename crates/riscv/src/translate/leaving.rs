@@ -63,7 +63,7 @@ impl<'a> Lowering<'a> {
 
     /// Stores the registers that may differ from the frame.
     pub(super) fn store_dirty(&mut self) {
-        for register in self.dirty.iter() {
+        for register in self.dirty.and_both(self.alive).iter() {
             let value = self.value_of(register);
             self.store_frame(frame::register(register), value);
         }
@@ -79,11 +79,27 @@ impl<'a> Lowering<'a> {
     /// What else is returned goes through the frame, so that values of hot code are free to be in
     /// any host register here.
     pub(super) fn give_back(&mut self, next: Value) {
-        let results = self.results(next);
-        for (offset, value) in RETURNED.iter().zip(&results[1..]) {
-            self.store_frame(*offset, *value);
+        self.store_dirty();
+        let left = self.left_after(self.pending);
+        self.store_frame(frame::LEFT, left);
+        for register in PASSED_SET.and_both(self.alive).iter() {
+            let value = self.x(register);
+            self.store_frame(frame::register(register), value);
+        }
+        if cfg!(test) {
+            self.note_stale();
         }
         self.builder.ins().jump(self.way_out, &[BlockArg::Value(next)]);
+    }
+
+    /// Tells tests which registers have older values.
+    fn note_stale(&mut self) {
+        let stale = self.dirty.and(PASSED_SET).without(self.alive);
+        if stale != Registers::NONE {
+            let known = self.load_frame(frame::STALE);
+            let all = self.builder.ins().bor_imm(known, stale.0 as i64);
+            self.store_frame(frame::STALE, all);
+        }
     }
 
     /// What is returned. The dirty registers are stored.
@@ -148,7 +164,7 @@ impl<'a> Lowering<'a> {
         let next = &self.plan.blocks[index];
         match (self.is_lazy, next.is_lazy) {
             (true, true) => self.plan.split(self.index, index).is_some(),
-            (true, false) => self.dirty != Registers::NONE,
+            (true, false) => self.dirty.and_both(next.alive) != Registers::NONE,
             (false, is_lazy) => is_lazy,
         }
     }
@@ -178,7 +194,11 @@ impl<'a> Lowering<'a> {
                     }
                 }
             }
-            (true, false) => self.store_dirty(),
+            (true, false) => {
+                let alive = std::mem::replace(&mut self.alive, next.alive);
+                self.store_dirty();
+                self.alive = alive;
+            }
             (false, true) => {
                 self.load_registers(next.needed.without(PASSED_SET).without(self.at_hand));
                 let kept = self.at_hand.and(PASSED_SET);

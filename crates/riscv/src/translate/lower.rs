@@ -135,6 +135,7 @@ pub(super) fn lower(
         sites: Vec::new(),
         layout,
         live: Registers::NONE,
+        alive: Registers::ALL,
         singles: [None; 32],
         raw: Registers::NONE,
         unread: Registers::NONE,
@@ -205,6 +206,9 @@ pub(super) struct Lowering<'a> {
     /// The loads that may fault.
     pub(super) sites: Vec<LoadSite>,
     pub(super) layout: Layout,
+    /// Registers that the current instruction or a later one reads. Others are left as they are
+    /// where the code leaves.
+    pub(super) alive: Registers,
     /// Registers whose values are needed by the current instruction or later.
     pub(super) live: Registers,
     /// What is known about floating-point registers.
@@ -260,12 +264,14 @@ impl<'a> Lowering<'a> {
                 self.at_hand = Registers::NONE;
             }
         }
+        self.alive = plan.alive;
         if plan.is_checked {
             self.check_budget(index);
         }
         let live = self.plan.live(index, block);
+        let alive = self.plan.alive(index, block);
         for (number, insn) in block.instructions.iter().enumerate() {
-            self.live = live[number];
+            (self.live, self.alive) = (live[number], alive[number]);
             self.rest = &block.instructions[number + 1..];
             let is_last = self.rest.is_empty();
             if !(is_last && ends_block(&block.end)) {
@@ -276,6 +282,7 @@ impl<'a> Lowering<'a> {
                 self.pc += 2 * insn.length();
             }
         }
+        self.alive = alive[block.instructions.len()];
         self.end(index, block);
         self.base = None;
         for follower in followers(block, &self.plan.blocks[index]) {

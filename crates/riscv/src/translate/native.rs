@@ -89,12 +89,20 @@ impl Drop for NativeCode {
     }
 }
 
-/// If translated code has left because of a load: the registers that have stale values.
+/// Whether translated code has left because of a load.
 #[cfg(test)]
-pub(super) fn faulted(space: &mut Space) -> Option<u64> {
+pub(super) fn has_faulted(space: &mut Space) -> bool {
     let (frame, _) = frame_of(space);
     // SAFETY: the frame is part of the space; at first it is all zero.
-    unsafe { ((*frame).site != super::frame::NO_SITE).then_some((*frame).stale) }
+    unsafe { (*frame).site != super::frame::NO_SITE }
+}
+
+/// The registers that translated code has left with older values since this was asked last.
+#[cfg(test)]
+pub(super) fn take_stale(space: &mut Space) -> u64 {
+    let (frame, _) = frame_of(space);
+    // SAFETY: as above.
+    unsafe { std::mem::take(&mut (*frame).stale) }
 }
 
 /// The frame of a space, and its base.

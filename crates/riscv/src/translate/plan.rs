@@ -45,6 +45,11 @@ pub(super) struct BlockPlan {
     pub(super) is_lazy: bool,
     /// Its address, and the block that a branch to that goes to.
     again: Option<(u64, usize)>,
+    /// Registers whose values from before it may be read, by it or what follows: all where a way
+    /// leads out of the region. What no instruction reads any more is not kept for anybody.
+    pub(super) alive: Registers,
+    /// The same for the blocks outside of loops that may follow.
+    alive_outside: Registers,
     /// Registers that may differ from the frame at its start.
     pub(super) dirty: Registers,
     /// Registers that it or its successors in loops may need from before, if it is in a loop itself.
@@ -103,6 +108,7 @@ impl Plan {
         this.find_loops(region, &position);
         this.find_checks(region, &position);
         this.find_entries(region);
+        this.find_alive(region);
         this.find_dirty(region);
         this.find_needed(region);
         this.find_passed(region);
@@ -128,21 +134,22 @@ impl Plan {
         let plan = &self.blocks[index];
         let written = block.instructions.iter().map(|insn| effects(*insn).writes);
         let leaving = written.fold(plan.dirty, Registers::and).and(PASSED_SET);
+        let alive = self.alive(index, block);
         let mut live = Registers::NONE;
         for next in plan.successors.iter().map(|successor| &self.blocks[*successor]) {
             live = live.and(next.needed.without(PASSED_SET)).and(next.passed);
         }
         if self.leaves_loop(plan) {
-            live = live.and(leaving.without(PASSED_SET));
+            live = live.and(leaving.without(PASSED_SET).and_both(plan.alive_outside));
         }
         if leaves_region(block, plan) {
             live = live.and(leaving);
         }
-        let before = block.instructions.iter().rev().map(|insn| {
+        let before = block.instructions.iter().zip(&alive).rev().map(|(insn, alive)| {
             let effects = effects(*insn);
             live = live.without(effects.writes).and(effects.reads);
             if effects.may_leave {
-                live = live.and(leaving);
+                live = live.and(leaving.and_both(*alive));
             }
             live
         });
@@ -181,7 +188,8 @@ impl Plan {
     /// leaves, and those that it reads.
     fn find_passed(&mut self, region: &Region) {
         for plan in &mut self.blocks {
-            plan.passed = if plan.is_checked { PASSED_SET } else { Registers::NONE };
+            let leaves = if plan.is_checked { PASSED_SET } else { Registers::NONE };
+            plan.passed = leaves.and_both(plan.alive);
         }
         let mut changed = true;
         while changed {
@@ -361,6 +369,60 @@ impl Plan {
         }
     }
 
+    fn find_alive(&mut self, region: &Region) {
+        let own: Vec<(Registers, Registers)> = region
+            .blocks
+            .iter()
+            .map(|block| {
+                let (mut reads, mut writes) = (Registers::NONE, Registers::NONE);
+                for insn in &block.instructions {
+                    let effects = effects(*insn);
+                    reads = reads.and(effects.reads.without(writes));
+                    writes = writes.and(effects.writes);
+                }
+                (reads, writes)
+            })
+            .collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &index in self.order.iter().rev() {
+                let (reads, writes) = own[index];
+                let behind = self.alive_behind(index, &region.blocks[index]);
+                let alive = reads.and(behind.without(writes));
+                changed |= alive != self.blocks[index].alive;
+                self.blocks[index].alive = alive;
+            }
+        }
+        for index in 0..self.blocks.len() {
+            let outside = self.blocks[index].successors.iter().map(|next| &self.blocks[*next]);
+            let outside = outside.filter(|next| !next.is_lazy).map(|next| next.alive);
+            self.blocks[index].alive_outside = outside.fold(Registers::NONE, Registers::and);
+        }
+    }
+
+    /// The registers that are alive behind a block.
+    fn alive_behind(&self, index: usize, block: &Block) -> Registers {
+        let plan = &self.blocks[index];
+        if leaves_region(block, plan) {
+            return Registers::ALL;
+        }
+        let behind = plan.successors.iter().map(|successor| self.blocks[*successor].alive);
+        behind.fold(Registers::NONE, Registers::and)
+    }
+
+    /// The registers that are alive in front of each instruction of a block, and behind it.
+    pub(super) fn alive(&self, index: usize, block: &Block) -> Vec<Registers> {
+        let mut alive = vec![self.alive_behind(index, block)];
+        for insn in block.instructions.iter().rev() {
+            let effects = effects(*insn);
+            let behind = alive.last().copied().unwrap_or_default();
+            alive.push(behind.without(effects.writes).and(effects.reads));
+        }
+        alive.reverse();
+        alive
+    }
+
     /// Every entry starts clean; calls store everything, and so does the way out of a loop.
     fn find_dirty(&mut self, region: &Region) {
         let written: Vec<Registers> = region
@@ -397,7 +459,8 @@ impl Plan {
             .blocks
             .iter()
             .zip(&self.blocks)
-            .map(|(block, plan)| self.needs(block, plan))
+            .enumerate()
+            .map(|(index, (block, plan))| self.needs(index, block, plan))
             .collect();
         let mut changed = true;
         while changed {
@@ -420,24 +483,27 @@ impl Plan {
     }
 
     /// What a block of a loop needs itself, and what it sets.
-    fn needs(&self, block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
+    fn needs(&self, index: usize, block: &Block, plan: &BlockPlan) -> (Registers, Registers) {
         let (mut needs, mut sets) = (Registers::NONE, Registers::NONE);
         let leaving = plan.dirty.and(PASSED_SET);
+        let alive = self.alive(index, block);
         if plan.is_checked {
-            needs = needs.and(leaving);
+            needs = needs.and(leaving.and_both(plan.alive));
         }
-        for insn in &block.instructions {
+        for (insn, alive) in block.instructions.iter().zip(&alive) {
             let effects = effects(*insn);
             needs = needs.and(effects.reads.without(sets));
             if effects.may_leave {
-                needs = needs.and(leaving.without(sets));
+                needs = needs.and(leaving.and_both(*alive).without(sets));
             }
             sets = sets.and(effects.writes);
         }
-        // Whatever leaves the loop or the region takes everything along.
-        if self.leaves_loop(plan) || leaves_region(block, plan) {
-            needs = needs.and(leaving.without(sets));
+        // Whatever leaves the loop or the region takes everything along that somebody may read.
+        let mut outside = plan.alive_outside;
+        if leaves_region(block, plan) {
+            outside = Registers::ALL;
         }
+        needs = needs.and(leaving.and_both(outside).without(sets));
         (needs, sets)
     }
 }

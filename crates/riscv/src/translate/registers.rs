@@ -10,6 +10,8 @@ pub(super) struct Registers(pub(super) u64);
 impl Registers {
     pub(super) const NONE: Self = Self(0);
 
+    pub(super) const ALL: Self = Self(!0);
+
     /// All integer registers.
     pub(super) const INTEGER: Self = Self(0xffff_ffff);
 

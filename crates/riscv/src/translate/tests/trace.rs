@@ -47,9 +47,11 @@ impl Trace {
             return;
         }
         let mut hasher = DefaultHasher::new();
-        let is_load = matches!(exit, Exit::Trap { cause: TrapCause::Load, .. });
-        // There, translated code does not know registers that are not read any more.
-        let cpu = if is_load { &Cpu::new(cpu.pc) } else { cpu };
+        use TrapCause::{Load, MisalignedAtomic, Store};
+
+        let is_access = matches!(exit, Exit::Trap { cause: Load | Store | MisalignedAtomic, .. });
+        // There, translated code has not kept registers that are not read any more.
+        let cpu = if is_access { &Cpu::new(cpu.pc) } else { cpu };
         (&cpu.x[..32], cpu.f, cpu.frm, cpu.fflags, cpu.reservation.is_some()).hash(&mut hasher);
         self.stops.push(Stop {
             exit,
