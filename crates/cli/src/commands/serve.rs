@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
-use sandtide_config::{Config, Listen, ListenAddress, Load, Surroundings, Tenant};
-use sandtide_control::{Control, Prepared, Ready, Reread, Settings, choose, unknown_calls};
-use sandtide_engine::Engine;
+use sandtide_config::{Config, Listen, ListenAddress, Load, Serves, Surroundings, Tenant};
+use sandtide_control::{
+    Control, Prepared, Ready, Reread, Settings, choose, libraries, unknown_calls,
+};
+use sandtide_engine::{Engine, Limits};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 
@@ -38,9 +41,11 @@ const DEFAULT_CONFIG: &str = "sandtide.toml";
 Examples:
   sandtide serve                     serves ./sandtide.toml
   sandtide serve hello.elf           serves one program, without a configuration
+  sandtide serve -- node server.js   serves an ordinary HTTP server, each request from its snapshot
   sandtide serve --listen 0.0.0.0:80 /etc/sandtide.toml")]
 pub struct Args {
     /// A configuration, or a program to serve alone [default: sandtide.toml]
+    #[arg(conflicts_with = "command")]
     file: Option<PathBuf>,
     /// Listen on this address instead of the configured ones; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
@@ -51,6 +56,14 @@ pub struct Args {
     /// Translate the programs' code, or interpret it: auto, off [default: as configured]
     #[arg(long, value_name = "MODE", hide_possible_values = true)]
     translate: Option<Mode>,
+    /// Have the program behind `--` answer so many requests for `/` before its snapshot is taken
+    #[arg(long, value_name = "N", requires = "command")]
+    warmup: Option<u32>,
+    /// A program to serve alone, with its arguments. It may use a good part of this machine, and if
+    /// it is linked dynamically, read the machine's libraries and the current directory, where it
+    /// starts
+    #[arg(last = true, value_names = ["PROGRAM", "ARGS"])]
+    command: Vec<String>,
 }
 
 fn parse_address(text: &str) -> Result<ListenAddress, String> {
@@ -188,10 +201,11 @@ fn urls(tenant: &Tenant, listens: &[sandtide_http::Listen]) -> Vec<String> {
 
 /// Where the configuration comes from, each time that it is read: a file, or a program alone.
 fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
-    let file = match &args.file {
-        Some(file) => file.clone(),
-        None if Path::new(DEFAULT_CONFIG).exists() => PathBuf::from(DEFAULT_CONFIG),
-        None => {
+    let file = match (&args.file, args.command.first()) {
+        (_, Some(name)) => choose::find(name),
+        (Some(file), None) => file.clone(),
+        (None, None) if Path::new(DEFAULT_CONFIG).exists() => PathBuf::from(DEFAULT_CONFIG),
+        (None, None) => {
             let hint = "name one, or a program: `sandtide serve FILE`";
             return Err(Hinted::new(format!("no file `{DEFAULT_CONFIG}` here"), hint).into());
         }
@@ -205,7 +219,7 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
         }
         config
     };
-    if file.extension().is_some_and(|extension| extension == "toml") {
+    if args.command.is_empty() && file.extension().is_some_and(|extension| extension == "toml") {
         let engines = engines::names(engines);
         return Ok(Box::new(move || {
             Ok(here(sandtide_config::load(&file, &Surroundings::of_process(&engines))?))
@@ -217,10 +231,38 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
         let hint = "a configuration's name ends in `.toml`; a program is a static Linux ELF";
         return Err(Hinted::new(message, hint).into());
     }
-    choose::engine(engines, None, &file, &image)?;
+    let is_dynamic = choose::engine(engines, None, &file, &image)?.is_dynamic(&image);
+    let (command, requests) = (args.command.clone(), args.warmup.unwrap_or(0));
     Ok(Box::new(move || {
         let mut config = Config::of_program(file.clone());
-        config.tenants.iter_mut().for_each(|tenant| tenant.load = Load::Start);
+        for tenant in &mut config.tenants {
+            tenant.load = Load::Start;
+            if !command.is_empty() {
+                generous(tenant, &command[1..], is_dynamic);
+                tenant.warmup.requests = requests;
+            }
+        }
         Ok(here(config))
     }))
+}
+
+/// Lets a tenant have what its user's own program, on the user's own machine, may need.
+fn generous(tenant: &mut Tenant, arguments: &[String], is_dynamic: bool) {
+    let minute = Duration::from_secs(60);
+    tenant.limits = Limits {
+        memory: 2 << 30,
+        threads: 256,
+        descriptors: 1024,
+        boot_time: minute,
+        boot_instructions: u64::MAX,
+        wall_time: minute,
+        scratch: 256 << 20,
+        ..tenant.limits.clone()
+    };
+    let Serves::Program(program) = &mut tenant.serves else { return };
+    program.args = arguments.to_vec();
+    if is_dynamic && let Some(here) = libraries::here() {
+        program.directory.clone_from(&here.guest);
+        program.files.push(here);
+    }
 }

@@ -81,6 +81,7 @@ impl Kernel {
             Target::Nothing => return Err(Errno::NOENT),
             Target::MountDirectory => Node::MountDirectory,
             Target::Scratch(path) => match self.scratch.find(path) {
+                Err(Errno::NOENT) if fixed.mounts.any_below(&place.path) => Node::MountDirectory,
                 Err(Errno::NOENT) if creates => {
                     if place.must_be_directory {
                         return Err(Errno::ISDIR);

@@ -38,7 +38,10 @@ impl Kernel {
         let stat = match &place.target {
             Target::Nothing => return Err(Errno::NOENT),
             Target::MountDirectory => directory(),
-            Target::Scratch(path) => self.scratch.stat(self.scratch.find(path)?)?,
+            Target::Scratch(path) => match self.scratch.find(path) {
+                Err(Errno::NOENT) if mounts.any_below(&place.path) => directory(),
+                found => self.scratch.stat(found?)?,
+            },
             Target::Grant { mount, inside } => {
                 let Source::Grant(grant) = &mounts.get(*mount).source else {
                     return Err(Errno::NOENT);

@@ -50,6 +50,22 @@ fn granted_files_are_read_through_links_inside() {
 }
 
 #[test]
+fn the_way_to_a_grant_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "contents").unwrap();
+    let grant = FileGrant { guest: "/tmp/a/b".into(), host: dir.path().to_owned() };
+    let mut machine = Machine::<false>::with_files(&[grant]).unwrap();
+    for path in ["/tmp/a", "/tmp/a/b"] {
+        machine.open(path, 0o200_000).unwrap();
+        let (text, stat) = (machine.text(path), machine.put(&[0; 128]));
+        machine.call("newfstatat", &[-100i64 as u64, text, stat, 0]).unwrap();
+    }
+    let fd = machine.open("/tmp/a/b/file", 0).unwrap();
+    assert_eq!(machine.read(fd, 16).unwrap(), b"contents");
+    assert_eq!(machine.open("/tmp/c", 0), Err(Errno::NOENT));
+}
+
+#[test]
 fn nothing_leads_out_of_a_grant() {
     let (_dir, mut machine) = granted();
     for path in [

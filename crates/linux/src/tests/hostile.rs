@@ -45,6 +45,7 @@ fn busy() -> Machine {
     machine.call("socketpair", &[1, 1, 0, pair]).unwrap();
     machine.call("timerfd_create", &[1, 0]).unwrap();
     machine.call("signalfd4", &[u64::MAX, pair, 8, 0]).unwrap();
+    machine.connected();
     machine.call("clone", &[0x1_0900, 0x3_0000, 0, 0, 0]).unwrap();
     machine.mmap(4 * PAGE);
     machine.text("/tmp/file");

@@ -1,5 +1,6 @@
 //! Whole processes on a flat memory: what system calls do, and that a reset undoes it.
 
+mod connections;
 mod files;
 mod hostile;
 mod memory;
