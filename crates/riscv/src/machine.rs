@@ -19,13 +19,17 @@ use crate::{
     profiler::Profiler,
     registers::SIGNAL_RETURN,
     symbols::Symbols,
-    translate::run_translated,
+    translate::run_some,
     translator::HostCode,
 };
 
 /// Instructions between two looks at the clock, and at whether somebody else needs the thread:
-/// about 20 us. The first chunk of a turn always runs.
+/// about 20 us in the interpreter. The first chunk of a turn always runs.
 const CHUNK: u64 = 10_000;
+
+/// As many as chunks grow to while they take less than [`CHUNK_TIME`]: each that ends costs host code
+/// its stack, and about 200 instructions that are interpreted.
+const LARGEST_CHUNK: u64 = 8 * CHUNK;
 
 /// A chunk ends with the system call that makes it longer than this.
 const CHUNK_TIME: Duration = Duration::from_micros(20);
@@ -76,6 +80,8 @@ pub(crate) struct Bounds<'a> {
     now: Instant,
     /// Instructions until the next one.
     chunk: u64,
+    /// Instructions of the chunk as a whole.
+    size: u64,
     /// Whether the slice is to end early.
     interrupt: &'a dyn Fn() -> bool,
 }
@@ -83,7 +89,16 @@ pub(crate) struct Bounds<'a> {
 impl<'a> Bounds<'a> {
     pub(crate) fn new(instructions: u64, now: Instant, deadline: Instant, slice: Duration) -> Self {
         let interrupt = &|| false;
-        Self { instructions, deadline, slice, start: now, now, chunk: CHUNK, interrupt }
+        Self {
+            instructions,
+            deadline,
+            slice,
+            start: now,
+            now,
+            chunk: CHUNK,
+            size: CHUNK,
+            interrupt,
+        }
     }
 
     pub(crate) fn of(turn: &Turn<'a, '_>, instructions: u64) -> Self {
@@ -107,7 +122,11 @@ impl<'a> Bounds<'a> {
     fn check(&mut self) -> Option<Stop> {
         let chunk_is_over = self.chunk == 0;
         if chunk_is_over {
-            (self.now, self.chunk) = (Instant::now(), CHUNK);
+            let before = self.now;
+            self.now = Instant::now();
+            let is_fast = self.now - before < CHUNK_TIME / 2;
+            self.size = if is_fast { (2 * self.size).min(LARGEST_CHUNK) } else { CHUNK };
+            self.chunk = self.size;
         }
         if self.now >= self.deadline {
             return Some(Stop::Over(End::Deadline));
@@ -233,7 +252,7 @@ impl Machine {
             let mut budget = granted;
             let written = self.memory.0.written_pages();
             let (cpu, space) = (self.process.cpu(), &mut self.memory.0);
-            let exit = run_translated(self.host_code.get(), cpu, space, &self.code, &mut budget);
+            let exit = run_some(self.host_code.get(), cpu, space, &self.code, &mut budget);
             #[cfg(test)]
             if let Some(trace) = &mut self.trace {
                 trace.note(exit, cpu, space);
@@ -413,7 +432,7 @@ mod tests {
         assert!(bounds.check().is_none() && bounds.check().is_none());
         assert_eq!(asked.get(), 1, "once for each chunk");
         answer.set(true);
-        bounds.spend(CHUNK);
+        bounds.spend(LARGEST_CHUNK);
         assert!(matches!(bounds.check(), Some(Stop::Sliced)));
         bounds.renew();
         assert!(bounds.check().is_none(), "another turn begins with a chunk");

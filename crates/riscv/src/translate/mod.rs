@@ -51,6 +51,8 @@ pub(crate) use bounds::{Allowance, Bounds, Reached};
 pub(crate) use fault::divert;
 #[cfg(feature = "measure")]
 pub use measure::{Part, leave_out};
+pub(crate) use run::run_some;
+#[cfg(test)]
 pub(crate) use run::run_translated;
 
 #[cfg(test)]

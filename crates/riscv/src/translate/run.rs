@@ -14,21 +14,32 @@ use crate::isa::{Code, Cpu, Exit, Session, run, run_until};
 /// Host stack that translated code may use, besides what its last function needs.
 const STACK: u64 = 256 << 10;
 
+/// So many instructions are interpreted at most before the caller is asked again: budgets are made
+/// for host code, which is several times as fast.
+const PIECE: u64 = 10_000;
+
+/// And so many pages are written for the first time, each of which may be a page fault of the host.
+/// [`helpers`] leave host code then.
+pub(super) const MOST_PAGES: usize = 64;
+
 /// As [`isa::run`](crate::isa::run), with the same results: the same registers, memory, exits and
-/// counts.
-pub(crate) fn run_translated(
+/// counts. But it may end before the budget does, if that takes long.
+pub(crate) fn run_some(
     translation: Option<&Translation>,
     cpu: &mut Cpu,
     space: &mut Space,
     code: &Code,
     budget: &mut u64,
 ) -> Exit {
-    let Some(translation) = translation else { return run(cpu, space, code, budget) };
+    let Some(translation) = translation else {
+        return in_piece(budget, |budget| run(cpu, space, code, budget));
+    };
+    let pages = space.written_pages();
     loop {
         // Translated code rounds to nearest, is that of the file, and leaves the check of loads to
         // the host.
         if cpu.frm != 0 || !space.code_is_pristine() || !space.is_mirrored() {
-            return run(cpu, space, code, budget);
+            return in_piece(budget, |budget| run(cpu, space, code, budget));
         }
         if let Some(entry) = translation.entries.at(cpu.pc) {
             match translation.enter(entry, cpu, space, budget) {
@@ -39,16 +50,46 @@ pub(crate) fn run_translated(
                     cpu.translated += left - *budget;
                     return exit;
                 }
+                leave::INTERPRET if space.written_pages() - pages >= MOST_PAGES => {
+                    return Exit::Budget;
+                }
                 leave::INTERPRET => {}
                 // Somewhere else, or with the host's stack used up: again from here.
                 _ => continue,
             }
         }
-        match run_until(cpu, space, code, budget, &translation.entries) {
+        let entries = &translation.entries;
+        match in_piece(budget, |budget| run_until(cpu, space, code, budget, entries)) {
             Exit::Entry => {}
             exit => return exit,
         }
     }
+}
+
+/// As [`run_some`], until the budget is used up or there is another reason.
+#[cfg(test)]
+pub(crate) fn run_translated(
+    translation: Option<&Translation>,
+    cpu: &mut Cpu,
+    space: &mut Space,
+    code: &Code,
+    budget: &mut u64,
+) -> Exit {
+    loop {
+        match run_some(translation, cpu, space, code, budget) {
+            Exit::Budget if *budget > 0 => {}
+            exit => return exit,
+        }
+    }
+}
+
+/// Interprets with a part of a budget.
+fn in_piece(budget: &mut u64, interpret: impl FnOnce(&mut u64) -> Exit) -> Exit {
+    let granted = (*budget).min(PIECE);
+    let mut piece = granted;
+    let exit = interpret(&mut piece);
+    *budget -= granted - piece;
+    exit
 }
 
 impl Translation {
