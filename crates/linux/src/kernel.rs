@@ -6,8 +6,9 @@ use rustix::io::Errno;
 use sandtide_engine::Limits;
 
 use crate::{
-    Architecture, Host, MemoryError, files::Files, objects::Objects, signals::Signals,
-    space::AddressSpace, threads::Threads, tracked::Tracked, vfs::Mounts, vfs::Scratch,
+    Architecture, Host, MemoryError, files::Files, objects::Objects, pause::Pause,
+    signals::Signals, space::AddressSpace, threads::Threads, tracked::Tracked, vfs::Mounts,
+    vfs::Scratch,
 };
 
 /// The process id that every guest sees as its own.
@@ -25,6 +26,7 @@ pub(crate) struct Kernel {
     pub(crate) space: Tracked<AddressSpace>,
     pub(crate) files: Tracked<Files>,
     pub(crate) objects: Objects,
+    pub(crate) pause: Pause,
     /// Something was done to a connection that the host is to see. No part of a snapshot.
     pub(crate) output: bool,
     pub(crate) scratch: Tracked<Scratch>,
@@ -143,6 +145,7 @@ impl Kernel {
         self.space.reset_from(&snapshot.space);
         self.files.reset_from(&snapshot.files);
         self.objects.reset_from(&snapshot.objects);
+        self.pause = snapshot.pause.clone();
         self.scratch.reset_from(&snapshot.scratch);
         self.signals.reset_from(&snapshot.signals);
         self.threads.reset_from(&snapshot.threads)

@@ -35,6 +35,7 @@ mod image;
 mod kernel;
 mod memory;
 mod objects;
+mod pause;
 mod process;
 pub mod protocol;
 mod readiness;

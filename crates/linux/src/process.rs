@@ -138,6 +138,7 @@ impl<C: Cpu> Process<C> {
     /// Wakes threads whose time has come and picks the thread that runs next. The running thread
     /// goes on if it can. A call that waited for something that has happened is carried out here.
     pub fn schedule(&mut self, now: Instant, host: &mut Host<'_>) -> Schedule {
+        self.kernel.go_on(now);
         loop {
             let deadline = self.kernel.threads.next_deadline();
             if deadline.is_some_and(|deadline| deadline <= now) {

@@ -192,7 +192,7 @@ table! {
         tgkill => signals::tgkill, "To its own threads only.";
     }
     "Time" {
-        clock_gettime => time::clock_gettime, "Real, monotonic, boot time and their variants; CPU clocks are the sandbox's. True after every reset.";
+        clock_gettime => time::clock_gettime, "Real, monotonic, boot time and their variants; CPU clocks are the sandbox's. After a reset real and boot time are true; monotonic time goes on from the snapshot, as after a suspend, and so do sleeps and timers.";
         clock_getres => time::clock_getres, "";
         gettimeofday => time::gettimeofday, "UTC.";
         time => time::time, "";

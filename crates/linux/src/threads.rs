@@ -1,6 +1,9 @@
 //! The threads of a process, of which one runs at a time, and what the others wait for.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use crate::{Errno, kernel::negated, readiness::Source};
 
@@ -79,6 +82,8 @@ pub(crate) struct Thread {
     order: u64,
     /// The deadline of a call that is being made again.
     pub(crate) call_deadline: Option<Instant>,
+    /// Its deadline is a time of day, which no pause postpones.
+    pub(crate) waits_for_day: bool,
     /// That deadline has passed.
     pub(crate) timed_out: bool,
     /// Where to write 0 and wake a futex when the thread ends; 0 for nowhere.
@@ -103,6 +108,7 @@ impl Thread {
             wake: Wake::AsIs,
             order: 0,
             call_deadline: None,
+            waits_for_day: false,
             timed_out: false,
             clear_child_tid: 0,
             robust_list: 0,
@@ -235,6 +241,7 @@ impl Threads {
         thread.state = State::Parked(wait);
         thread.order = order;
         thread.call_deadline = wait.deadline;
+        thread.waits_for_day = false;
     }
 
     /// Puts the running thread at the end of the queue.
@@ -294,6 +301,17 @@ impl Threads {
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.list.iter().filter_map(Thread::deadline).min()
+    }
+
+    /// Moves deadlines by the time in which the process has not run.
+    pub(crate) fn postpone(&mut self, pause: Duration) {
+        for thread in self.list.iter_mut().filter(|thread| !thread.waits_for_day) {
+            let later = |at: Instant| at.checked_add(pause);
+            thread.call_deadline = thread.call_deadline.and_then(later);
+            if let State::Parked(wait) = &mut thread.state {
+                wait.deadline = wait.deadline.and_then(later);
+            }
+        }
     }
 
     /// Wakes every thread whose deadline has passed, the earliest first.

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    Errno, GuestMemory, Host, guest,
+    Errno, GuestMemory, Host,
+    calls::time::Clock,
+    guest,
     kernel::{Args, CallResult, Flow, Kernel, Stop, fail, negated, value},
     threads::{Event, Wait, Wake},
 };
@@ -33,8 +35,15 @@ pub(crate) fn futex(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
         WAIT_BITSET => {
             let clock =
                 if operation & CLOCK_REALTIME != 0 { Clock::Real } else { Clock::Monotonic };
-            let deadline = absolute(host.memory, timeout, clock)?;
-            wait(kernel, host.memory, address, count, third as u32, deadline)
+            let deadline = match timeout {
+                0 => None,
+                at => kernel.deadline_at(guest::duration(host.memory, at)?, clock),
+            };
+            let flow = wait(kernel, host.memory, address, count, third as u32, deadline)?;
+            if clock == Clock::Real {
+                kernel.threads.change().current_mut().waits_for_day = true;
+            }
+            Ok(flow)
         }
         // The address need not be mapped: libcs wake waiters of memory that is gone.
         WAKE => value(kernel.wake_futex(address, ANY, count)),
@@ -57,12 +66,6 @@ pub(crate) fn futex(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Clock {
-    Real,
-    Monotonic,
-}
-
 /// The deadline that a length of time at `address` gives; none at 0.
 pub(super) fn relative(memory: &dyn GuestMemory, address: u64) -> Result<Option<Instant>, Stop> {
     if address == 0 {
@@ -71,26 +74,9 @@ pub(super) fn relative(memory: &dyn GuestMemory, address: u64) -> Result<Option<
     Ok(deadline_after(guest::duration(memory, address)?))
 }
 
-/// The deadline that a time of a clock at `address` gives; none at 0.
-fn absolute(memory: &dyn GuestMemory, address: u64, clock: Clock) -> Result<Option<Instant>, Stop> {
-    if address == 0 {
-        return Ok(None);
-    }
-    Ok(deadline_at(guest::duration(memory, address)?, clock))
-}
-
 /// A deadline so far away that an `Instant` cannot hold it is none.
 pub(super) fn deadline_after(duration: Duration) -> Option<Instant> {
     Instant::now().checked_add(duration)
-}
-
-/// The deadline at which a clock shows `time`.
-pub(super) fn deadline_at(time: Duration, clock: Clock) -> Option<Instant> {
-    let id = match clock {
-        Clock::Real => rustix::time::ClockId::Realtime,
-        Clock::Monotonic => rustix::time::ClockId::Monotonic,
-    };
-    deadline_after(time.saturating_sub(super::time::host_clock(id)))
 }
 
 fn wait(

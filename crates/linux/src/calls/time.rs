@@ -1,12 +1,12 @@
 //! Clocks and sleeping.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime as host_gettime};
 
 use crate::{
     Errno, Host,
-    calls::futex::{Clock, deadline_after, deadline_at},
+    calls::futex::deadline_after,
     guest,
     kernel::{Args, CallResult, DONE, Flow, Kernel, fail, value},
     threads::{Event, Wait, Wake},
@@ -31,24 +31,50 @@ pub(crate) fn host_clock(id: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What a clock of the guest shows.
-fn guest_clock(host: &Host<'_>, id: u64) -> Result<Duration, Errno> {
+/// The clocks that deadlines are measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    Real,
+    /// Stands still while the process does not run.
+    Monotonic,
+    Boot,
+}
+
+impl Kernel {
+    /// What a clock of the guest shows.
+    pub(crate) fn clock(&self, clock: Clock) -> Duration {
+        match clock {
+            Clock::Real => host_clock(ClockId::Realtime),
+            Clock::Monotonic => host_clock(ClockId::Monotonic).saturating_sub(self.paused()),
+            Clock::Boot => host_clock(ClockId::Monotonic),
+        }
+    }
+
+    /// The deadline at which a clock shows `time`.
+    pub(super) fn deadline_at(&self, time: Duration, clock: Clock) -> Option<Instant> {
+        deadline_after(time.saturating_sub(self.clock(clock)))
+    }
+}
+
+/// What a clock shows, by its number.
+fn guest_clock(kernel: &Kernel, host: &Host<'_>, id: u64) -> Result<Duration, Errno> {
     Ok(match id as u32 {
-        REALTIME | REALTIME_COARSE | TAI => host_clock(ClockId::Realtime),
-        MONOTONIC | MONOTONIC_RAW | MONOTONIC_COARSE | BOOTTIME => host_clock(ClockId::Monotonic),
+        REALTIME | REALTIME_COARSE | TAI => kernel.clock(Clock::Real),
+        MONOTONIC | MONOTONIC_RAW | MONOTONIC_COARSE => kernel.clock(Clock::Monotonic),
+        BOOTTIME => kernel.clock(Clock::Boot),
         // One processor: the threads' times are not told apart.
         PROCESS_CPU | THREAD_CPU => host.cpu_time.total(),
         _ => return Err(Errno::INVAL),
     })
 }
 
-pub(crate) fn clock_gettime(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let time = guest_clock(host, args[0])?;
+pub(crate) fn clock_gettime(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let time = guest_clock(kernel, host, args[0])?;
     write_timespec(host, args[1], time)
 }
 
-pub(crate) fn clock_getres(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    guest_clock(host, args[0])?;
+pub(crate) fn clock_getres(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    guest_clock(kernel, host, args[0])?;
     let resolution = match args[0] as u32 {
         REALTIME_COARSE | MONOTONIC_COARSE => Duration::from_millis(4),
         _ => Duration::from_nanos(1),
@@ -83,12 +109,12 @@ pub(crate) fn time(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResul
     value(seconds)
 }
 
-pub(crate) fn times(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+pub(crate) fn times(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let ticks = |time: Duration| (time.as_millis() as u64) / (1000 / TICKS);
     if args[0] != 0 {
         guest::write_words(host.memory, args[0], &[ticks(host.cpu_time.total()), 0, 0, 0])?;
     }
-    value(ticks(host_clock(ClockId::Monotonic)))
+    value(ticks(kernel.clock(Clock::Monotonic)))
 }
 
 pub(crate) fn nanosleep(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
@@ -100,16 +126,22 @@ pub(crate) fn clock_nanosleep(kernel: &mut Kernel, host: &mut Host<'_>, args: Ar
     const ABSOLUTE: u64 = 1;
     let clock = match args[0] as u32 {
         REALTIME | TAI => Clock::Real,
-        MONOTONIC | BOOTTIME => Clock::Monotonic,
+        MONOTONIC => Clock::Monotonic,
+        BOOTTIME => Clock::Boot,
         PROCESS_CPU => return fail(Errno::OPNOTSUPP),
         _ => return fail(Errno::INVAL),
     };
     let time = guest::duration(host.memory, args[2])?;
-    let absolute = args[1] & ABSOLUTE != 0;
-    sleep(kernel, if absolute { deadline_at(time, clock) } else { deadline_after(time) })
+    if args[1] & ABSOLUTE == 0 {
+        return sleep(kernel, deadline_after(time));
+    }
+    let deadline = kernel.deadline_at(time, clock);
+    let flow = sleep(kernel, deadline)?;
+    kernel.threads.change().current_mut().waits_for_day = clock != Clock::Monotonic;
+    Ok(flow)
 }
 
-fn sleep(kernel: &mut Kernel, deadline: Option<std::time::Instant>) -> CallResult {
+fn sleep(kernel: &mut Kernel, deadline: Option<Instant>) -> CallResult {
     kernel.threads.change().park(Wait {
         event: Event::Time,
         deadline,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Errno, GuestMemory, Host,
-    calls::futex::{Clock, deadline_after, deadline_at},
+    calls::{futex::deadline_after, time::Clock},
     files::{Description, flags},
     guest,
     kernel::{Args, CallResult, DONE, Kernel, Stop, fail, value},
@@ -22,15 +22,16 @@ pub(crate) fn timerfd_create(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) 
     if given & !(flags::CLOSE_ON_EXEC | flags::NONBLOCK) != 0 {
         return fail(Errno::INVAL);
     }
-    let is_real = match args[0] as u32 {
-        REALTIME => true,
-        MONOTONIC | BOOTTIME => false,
+    let clock = match args[0] as u32 {
+        REALTIME => Clock::Real,
+        MONOTONIC => Clock::Monotonic,
+        BOOTTIME => Clock::Boot,
         // They would wake the machine, which takes a privilege.
         clock if ALARMS.contains(&clock) => return fail(Errno::PERM),
         _ => return fail(Errno::INVAL),
     };
     kernel.expect_free(1)?;
-    let node = Node::Timer(kernel.objects.timers.insert(Timer::new(is_real)));
+    let node = Node::Timer(kernel.objects.timers.insert(Timer::new(clock)));
     let description = Description::new(node, given & flags::NONBLOCK | flags::READ_WRITE);
     value(kernel.install(description, given & flags::CLOSE_ON_EXEC != 0)?)
 }
@@ -48,10 +49,9 @@ pub(crate) fn timerfd_settime(kernel: &mut Kernel, host: &mut Host<'_>, args: Ar
     let index = kernel.timer_of(fd)?;
     let timer = kernel.objects.timers.get(index)?;
     let now = Instant::now();
-    let clock = if timer.is_real { Clock::Real } else { Clock::Monotonic };
     let next = match first {
         Duration::ZERO => None,
-        time if given & ABSOLUTE != 0 => deadline_at(time, clock),
+        time if given & ABSOLUTE != 0 => kernel.deadline_at(time, timer.clock),
         time => deadline_after(time),
     };
     if old != 0 {

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::readiness::{Edges, Readiness, condition};
+use crate::{
+    calls::time::Clock,
+    readiness::{Edges, Readiness, condition},
+};
 
 /// When something happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,6 +23,11 @@ impl Alarm {
 
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
+    }
+
+    /// Moves it by the time in which the process has not run.
+    pub(crate) fn postpone(&mut self, pause: Duration) {
+        self.next = self.next.and_then(|next| next.checked_add(pause));
     }
 
     /// How often it has happened by now.
@@ -55,7 +63,7 @@ impl Alarm {
 /// What is behind a timerfd.
 #[derive(Debug, Clone)]
 pub(crate) struct Timer {
-    pub(crate) is_real: bool,
+    pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
     /// Those who wait were told that it has happened.
     told: bool,
@@ -63,13 +71,18 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    pub(crate) fn new(is_real: bool) -> Self {
-        Self { is_real, alarm: Alarm::default(), told: false, edges: Edges::default() }
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, alarm: Alarm::default(), told: false, edges: Edges::default() }
     }
 
     pub(crate) fn set(&mut self, alarm: Alarm, now: Instant) {
         self.take(now);
         self.alarm = alarm;
+    }
+
+    /// Whether it stands still while the process does not run.
+    pub(crate) fn pauses(&self) -> bool {
+        self.clock == Clock::Monotonic && self.alarm.next().is_some()
     }
 
     /// When somebody must be told.

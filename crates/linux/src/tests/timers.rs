@@ -53,6 +53,59 @@ fn nobody_waits_for_a_timer_that_nobody_can_see() {
     assert_eq!(machine.schedule(), Schedule::Stalled);
 }
 
+/// What a clock shows, in milliseconds.
+fn clock(machine: &mut Machine, id: u64) -> u64 {
+    let time = machine.words(&[0, 0]);
+    machine.call("clock_gettime", &[id, time]).unwrap();
+    let [seconds, nanoseconds] = crate::guest::words(&machine.memory, time).unwrap();
+    seconds * 1000 + nanoseconds / 1_000_000
+}
+
+#[test]
+fn the_time_between_snapshot_and_request_does_not_pass() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let mut machine = Machine::new();
+    let timer = timer(&mut machine, [60, 0], [0, 0]);
+    let real = machine.call("timerfd_create", &[0, NONBLOCK]).unwrap();
+    let times = machine.words(&[0, 0, 60, 0]);
+    machine.call("timerfd_settime", &[real, 0, times, 0]).unwrap();
+    machine.call("setitimer", &[0, times, 0]).unwrap();
+    let entry = machine.words(&[timer | 1 << 32]);
+    let before = [0, 1, 7].map(|id| clock(&mut machine, id));
+    let ninety = machine.words(&[90, 0]);
+    assert_eq!(machine.action("ppoll", &[entry, 1, ninety, 0, 0]), Action::Resched);
+    assert!(matches!(machine.schedule(), Schedule::Idle { .. }));
+    let snapshot = machine.process.clone();
+    for round in 1..=2 {
+        machine.process.reset_from(&snapshot);
+        let later = Instant::now() + round * HOUR;
+        let Schedule::Idle { until: Some(until) } = machine.schedule_at(later) else { panic!() };
+        // The host's clock has not gone on, as the test does not wait: what has passed for the
+        // guest is less than nothing.
+        let left = until - later;
+        assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60), "{left:?}");
+    }
+    let mut late = snapshot.clone();
+    late.kernel.go_on(Instant::now() + HOUR);
+    machine.process = late;
+    let after = [0, 1, 7].map(|id| clock(&mut machine, id));
+    assert!(after[0] >= before[0] && after[2] >= before[2], "the true time");
+    assert!(after[1] + 3_500_000 < before[1], "an hour that the test has not waited");
+}
+
+#[test]
+fn a_sleep_until_a_time_of_day_ends_then() {
+    let mut machine = Machine::new();
+    let now = clock(&mut machine, 0) / 1000;
+    let at = machine.words(&[now + 60, 0]);
+    assert_eq!(machine.action("clock_nanosleep", &[0, 1, at, 0]), Action::Resched);
+    assert!(matches!(machine.schedule(), Schedule::Idle { .. }));
+    let snapshot = machine.process.clone();
+    machine.process.reset_from(&snapshot);
+    assert_eq!(machine.schedule_at(Instant::now() + Duration::from_secs(120)), Schedule::Run);
+    assert_eq!(machine.result(), Ok(0));
+}
+
 #[test]
 fn wild_times_are_refused() {
     let mut machine = Machine::new();
