@@ -83,7 +83,10 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
     let mut entry = image.entry;
     let interpreter = image.interpreter.map(|path| read_interpreter(source, path)).transpose()?;
     let interpreter = match &interpreter {
-        Some(file) => Some(elf::parse(file, &interpreter_target(&image))?),
+        Some(file) => {
+            let parsed = elf::parse(file, &interpreter_target(&image));
+            Some(parsed.map_err(|error| of_interpreter(&image, error))?)
+        }
         None => None,
     };
     if let Some(interpreter) = &interpreter {
@@ -121,6 +124,15 @@ fn read_interpreter(source: &ProgramSource, path: &str) -> Result<Vec<u8>, LoadE
         StartError::Interpreter { path: path.to_owned(), source: error }
             .into_load_error(&Limits::default())
     })
+}
+
+/// What is wrong with an interpreter is said of it, not of its program.
+fn of_interpreter(program: &Image<'_>, error: LoadError) -> LoadError {
+    let path = program.interpreter.unwrap_or_default();
+    LoadError::NotAProgram {
+        what: format!("the program's interpreter `{path}`: {error}"),
+        hint: Some("it should be the machine's `ld.so`: build the program again"),
+    }
 }
 
 /// An interpreter lies behind its program, and loads itself.

@@ -142,13 +142,13 @@ pub fn parse<'data>(data: &'data [u8], target: &Target) -> Result<Image<'data>, 
     let headers = header
         .program_headers(LE, data)
         .map_err(|error| refuse(format!("bad program headers: {error}"), None))?;
-    let interpreter = interpreter(headers, data)?;
-    if interpreter.is_some() && !target.interpreter {
+    if headers.iter().any(is_interpreter) && !target.interpreter {
         return Err(refuse(
             "the program is dynamically linked",
             Some("link it with `-static` or `-static-pie`"),
         ));
     }
+    let interpreter = interpreter(headers, data)?;
     let base = if header.e_type(LE) == ET_DYN { target.pie_base } else { 0 };
     let segments = segments(headers, data, base, target)?;
     let entry = header.e_entry(LE).wrapping_add(base);

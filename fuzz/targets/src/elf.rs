@@ -1,12 +1,14 @@
 //! `elf`: a program's file, from its first byte to its first answers.
 //!
 //! Must hold: loading returns; a refusal says why; a program that was loaded can be spawned,
-//! served and reset, and after the reset does what it did before.
+//! served and reset, and after the reset does what it did before. A file for x86-64, and what it names
+//! as its interpreter, keeps to its bounds.
 
 use std::time::Duration;
 
 use arbitrary::Unstructured;
 use sandtide_engine::{Engine, LoadError, Outcome, Program, ProgramSource, Translate};
+use sandtide_linux::elf::{self, Image, Target};
 use sandtide_riscv::RiscvEngine;
 
 use crate::{
@@ -20,11 +22,17 @@ const CODE: u64 = 0x1_0000;
 const DATA: u64 = 0x2_0000;
 const BLOCK: u64 = 0x2_1000;
 
+/// The end of the addresses of a file for x86-64.
+const HIGHEST: u64 = 56 << 30;
+
 /// The first byte chooses: the rest is the file, or says how a good file is spoilt (1); whether it
-/// is translated (2).
+/// is translated (2); whether it is read as one for x86-64 (4).
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let image = if choice & 1 == 0 { rest.to_vec() } else { spoil(good(), rest) };
+    if choice & 4 != 0 {
+        return read(image);
+    }
     let engine = RiscvEngine::new();
     let recognised = engine.recognises(&image);
     let translate = if choice & 2 == 0 { Translate::Off } else { Translate::Auto };
@@ -33,6 +41,37 @@ pub(crate) fn run(data: &[u8]) {
         Ok(program) => {
             assert!(recognised, "the engine loads what it does not recognise");
             exercise(&*program);
+        }
+        Err(error) => check_refusal(&error),
+    }
+}
+
+/// Reads a file as the engine for x86-64 does.
+fn read(mut image: Vec<u8>) {
+    const X86_64: [u8; 2] = [62, 0];
+    if let Some(machine) = image.get_mut(18..20) {
+        machine.copy_from_slice(&X86_64);
+    }
+    let target = Target {
+        machine: u16::from_le_bytes(X86_64),
+        compile: "compile",
+        pie_base: 0x40_0000,
+        highest: HIGHEST,
+        link_lower: "link lower",
+        interpreter: true,
+        check_flags: |_| None,
+    };
+    let names_interpreter = Image::names_interpreter(&image);
+    match elf::parse(&image, &target) {
+        Ok(file) => {
+            assert_eq!(file.interpreter.is_some(), names_interpreter);
+            assert!(file.interpreter.is_none_or(|path| path.starts_with('/')));
+            let inside = |part: &elf::Segment<'_>| {
+                part.address > 0 && part.length <= HIGHEST && part.address <= HIGHEST - part.length
+            };
+            assert!(file.segments.iter().all(inside));
+            assert!(file.segments.is_sorted_by(|a, b| a.address + a.length <= b.address));
+            assert!(file.end() <= HIGHEST);
         }
         Err(error) => check_refusal(&error),
     }
@@ -113,6 +152,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         vec![1, 0, 0, 100, 0],
         vec![3],
         vec![3, 4, 90, 0, 200],
+        vec![5],
+        // The second program header, read as one of an interpreter.
+        vec![5, 3, 120, 0, 3],
         vec![],
     ]
 }

@@ -47,28 +47,41 @@ pub(super) use guest;
 
 /// An ELF file with this code.
 pub(super) fn elf(code: &[u8]) -> Vec<u8> {
+    file(2, CODE, code, &[])
+}
+
+/// An ELF file of type `kind` with code that begins at `start`, and with the path of its interpreter,
+/// if that is not empty.
+pub(super) fn file(kind: u16, start: u64, code: &[u8], interpreter: &[u8]) -> Vec<u8> {
     const RX: u32 = 5;
     const RW: u32 = 6;
-    let headers =
-        [(RX, 0x1000u64, CODE, code.len() as u64, code.len() as u64), (RW, 0, DATA, 0, 0x1_0000)];
+    let (length, data) = (code.len() as u64, start + DATA - CODE);
+    let mut headers =
+        vec![(1u32, RX, 0x1000u64, start, length, length), (1, RW, 0, data, 0, 0x1_0000)];
+    let path = interpreter.len() as u64;
+    if path > 0 {
+        headers.push((3, 4, 0x800, start + 0x800, path, path));
+    }
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    file.extend(2u16.to_le_bytes());
+    file.extend(kind.to_le_bytes());
     file.extend(62u16.to_le_bytes());
     file.extend(1u32.to_le_bytes());
-    file.extend(CODE.to_le_bytes());
+    file.extend(start.to_le_bytes());
     file.extend(64u64.to_le_bytes());
     file.extend(0u64.to_le_bytes());
     file.extend(0u32.to_le_bytes());
     for half in [64, 56, headers.len() as u16, 64, 0, 0] {
         file.extend(half.to_le_bytes());
     }
-    for (flags, offset, address, in_file, in_memory) in headers {
-        file.extend(1u32.to_le_bytes());
+    for (what, flags, offset, address, in_file, in_memory) in headers {
+        file.extend(what.to_le_bytes());
         file.extend(flags.to_le_bytes());
         for word in [offset, address, address, in_file, in_memory, 0x1000] {
             file.extend(word.to_le_bytes());
         }
     }
+    file.resize(0x800, 0);
+    file.extend(interpreter);
     file.resize(0x1000, 0);
     file.extend(code);
     file

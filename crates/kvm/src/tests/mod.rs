@@ -1,6 +1,7 @@
 //! The engine, from outside: programs that end well and badly, and hostile ones.
 #![allow(unsafe_code, reason = "guests are assembled code, taken from between two labels")]
 
+mod dynamic;
 mod guests;
 mod hostile;
 mod sandboxes;
