@@ -320,12 +320,23 @@ fn a_server_that_does_not_wait_on_a_connection_gets_a_new_one_for_each_request()
         }
     });
     // One that does, and is tired of it when the request comes.
-    on_each("hasty", "", |server| {
+    on_each("true-time", "", |server| {
         assert_eq!(text(server, "/count"), "1");
         std::thread::sleep(Duration::from_millis(150));
         for _ in 0..3 {
             assert_eq!(text(server, "/count"), "1");
             assert_eq!(text(server, "/connections"), "2");
+        }
+    });
+}
+
+/// No time passes between snapshot and request.
+#[test]
+fn a_connection_does_not_time_out_before_its_request() {
+    on_each("hasty", "", |server| {
+        std::thread::sleep(Duration::from_millis(150));
+        for _ in 0..3 {
+            assert_eq!(text(server, "/connections"), "1");
         }
     });
 }
