@@ -119,7 +119,6 @@ int main(void) {
     SHOW(prctl(PR_GET_NAME, name));
     SHOW(sched_getscheduler(0));
     SHOW(sched_get_priority_max(SCHED_OTHER));
-    SHOW(getpriority(PRIO_PROCESS, 0));
     unsigned processor;
     SHOW(syscall(SYS_getcpu, &processor, NULL, NULL));
     SHOW(syscall(SYS_gettid) == getpid());
