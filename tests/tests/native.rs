@@ -120,6 +120,19 @@ fn a_dynamically_linked_program_finds_its_libraries() {
 }
 
 #[test]
+fn a_fault_names_the_function() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let source = "__attribute__((noinline)) void falls_over(volatile int *at) { *at = 1; }\n\
+                  int main(void) { falls_over((int *)0x10); return 0; }\n";
+    let Some(program) = dynamic(directory.path(), source) else { return };
+    for program in [program, native(&directory.path().join("dynamic.c")).expect("as before")] {
+        let run = Run::of(sandtide().arg("run").arg(program), b"");
+        assert_eq!(run.code, Some(139), "{}", run.stderr);
+        assert!(run.stderr.contains("falls_over"), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn without_libraries_a_dynamically_linked_program_says_what_it_needs() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let Some(program) = dynamic(directory.path(), "int main(void) { return 0; }\n") else { return };

@@ -10,13 +10,15 @@ use sandtide_linux::serve::{self, Booted, Unready};
 
 use crate::{
     machine::{Bounds, Machine},
-    place::place,
+    place::{Placed, place},
+    symbols::Symbols,
 };
 
 /// Runs a program until it waits for its first request.
 pub(crate) fn boot(
     machine: &mut Machine,
     source: &ProgramSource,
+    symbols: &Symbols,
     limits: &Limits,
     console: &dyn Console,
 ) -> Result<Booted, LoadError> {
@@ -28,7 +30,7 @@ pub(crate) fn boot(
         LoadError::Boot(match unready {
             Unready::Engine(error) => return LoadError::Engine(error),
             Unready::Fault(fault) => fault,
-            Unready::Over(end) => machine.fault(end, &named),
+            Unready::Over(end) => machine.fault(end, &named, symbols),
         })
     })
 }
@@ -40,12 +42,14 @@ pub(crate) fn execute(
     mut stdin: Box<dyn Read + Send>,
     console: &dyn Console,
 ) -> Result<Result<u8, Fault>, LoadError> {
-    let mut machine = place(source, limits)?.machine;
+    let Placed { mut machine, base, .. } = place(source, limits)?;
     let end = match serve::execute(&mut machine, &mut bounds(limits), console, &mut *stdin) {
         Ok(code) => Ok(code),
         Err(Unready::Engine(error)) => return Err(error.into()),
         Err(Unready::Fault(fault)) => Err(fault),
-        Err(Unready::Over(end)) => Err(machine.fault(end, limits)),
+        Err(Unready::Over(end)) => {
+            Err(machine.fault(end, limits, &Symbols::read(&source.image, base)))
+        }
     };
     console.flush();
     Ok(end)

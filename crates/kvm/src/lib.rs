@@ -28,6 +28,7 @@ mod program;
 mod registers;
 mod sandbox;
 mod stubs;
+mod symbols;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 
 use kvm_ioctls::Kvm;
 use rand::rngs::StdRng;
-use sandtide_engine::{Console, EngineError, Fault, Limits, Location, Trap, TrapCause, Turn};
+use sandtide_engine::{Console, EngineError, Fault, Limits, Trap, TrapCause, Turn};
 use sandtide_linux::{
     Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo,
     serve::{self, Parts},
@@ -22,6 +22,7 @@ use crate::{
     stubs::{
         CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, OUT_LENGTH, VECTORS_AREA,
     },
+    symbols::Symbols,
     vcpu::{Leave, Vcpu},
     vectors,
     vm::Vm,
@@ -475,12 +476,12 @@ impl Machine {
     }
 
     /// The fault for an end, with the place in the guest's code.
-    pub(crate) fn fault(&mut self, end: End, limits: &Limits) -> Fault {
+    pub(crate) fn fault(&mut self, end: End, limits: &Limits, symbols: &Symbols) -> Fault {
         if matches!(self.stand, Stand::Program) {
             let rip = self.vcpu.registers().rip;
             self.process.cpu().general.rip = rip;
         }
-        let backtrace = vec![Location { pc: self.process.cpu().pc(), symbol: None }];
+        let backtrace = vec![symbols.locate(self.process.cpu().pc())];
         match end {
             End::Trap { cause, address } => Fault::Trap(Trap { cause, address, backtrace }),
             End::Signal(signal) => Fault::Signal { signal, backtrace },

@@ -71,6 +71,8 @@ pub(crate) fn is_dynamic(image: &[u8]) -> bool {
 pub(crate) struct Placed {
     pub(crate) machine: Machine,
     pub(crate) host: Arc<Host>,
+    /// What was added to the file's addresses.
+    pub(crate) base: u64,
 }
 
 /// Puts a program, and what loads its libraries, into fresh memory and makes its process.
@@ -115,7 +117,7 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
     let process = Process::start(&layout, &setup, cpu, &mut memory, &mut random)
         .map_err(|error| error.into_load_error(limits))?;
     let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
-    Ok(Placed { machine, host })
+    Ok(Placed { machine, host, base: image.base })
 }
 
 /// The file of an interpreter, as the program would see it.

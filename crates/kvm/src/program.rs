@@ -21,6 +21,7 @@ use crate::{
     place::{Host, Placed, place},
     registers::Registers,
     sandbox::KvmSandbox,
+    symbols::Symbols,
 };
 
 /// Everything that the sandboxes of a program share.
@@ -29,6 +30,7 @@ pub(crate) struct KvmProgram {
     pub(crate) host: Arc<Host>,
     pub(crate) limits: Limits,
     pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) symbols: Symbols,
     pub(crate) process: Process<Registers>,
     /// How it waits for a request where the snapshot was taken.
     pub(crate) ready: Ready,
@@ -54,8 +56,9 @@ pub(crate) fn load(
     limits: &Limits,
     console: &dyn Console,
 ) -> Result<Arc<KvmProgram>, LoadError> {
-    let Placed { mut machine, host } = place(source, limits)?;
-    let Booted { ready, events } = boot(&mut machine, source, limits, console)?;
+    let Placed { mut machine, host, base } = place(source, limits)?;
+    let symbols = Symbols::read(&source.image, base);
+    let Booted { ready, events } = boot(&mut machine, source, &symbols, limits, console)?;
     console.flush();
     machine.save()?;
     machine.prepare_vectors();
@@ -66,6 +69,7 @@ pub(crate) fn load(
         host,
         limits: limits.clone(),
         snapshot: Arc::new(snapshot),
+        symbols,
         process: machine.process.clone(),
         ready,
         events,

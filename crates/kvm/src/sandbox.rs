@@ -38,7 +38,8 @@ impl KvmSandbox {
     }
 
     fn fault(&mut self, end: End) -> Progress {
-        Progress::Ended(Outcome::Fault(self.machine.fault(end, &self.program.limits)))
+        let KvmProgram { limits, symbols, .. } = &*self.program;
+        Progress::Ended(Outcome::Fault(self.machine.fault(end, limits, symbols)))
     }
 
     fn begin_exchange(&mut self) {
