@@ -1,4 +1,8 @@
 //! The budget: where it is looked at, and what is taken from it.
+//!
+//! Instructions that have retired stay pending as long as they can. Where ways meet, the first one
+//! to be translated decides how many a block finds pending; the others add to the budget or take
+//! from it what they have more or less. At entries and in front of looks nothing is pending.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
@@ -34,8 +38,15 @@ impl<'a> Lowering<'a> {
 
     /// Takes what is pending from the budget.
     pub(super) fn settle(&mut self) {
-        let left = self.left_after(self.pending);
-        self.builder.def_var(self.left, left);
-        self.pending = 0;
+        self.settle_to(0);
+    }
+
+    /// The same, so that a block finds pending what it expects.
+    pub(super) fn settle_to(&mut self, owed: u64) {
+        if self.pending != owed {
+            let left = self.left_after(self.pending.wrapping_sub(owed));
+            self.builder.def_var(self.left, left);
+            self.pending = owed;
+        }
     }
 }

@@ -21,19 +21,22 @@ impl<'a> Lowering<'a> {
             plan.predecessors == 1 && plan.entry.is_none() && *successor != index
         };
         let keeps = plan.successors.iter().all(inherits);
-        // What leaves a loop settles on its way, so that what stays in it can put it off.
+        // What leaves a loop looks on its way, so that what stays in it can put it off.
         let stays = |successor: &usize| !self.leaves_loop(*successor);
         let puts_off = matches!(block.end, End::Branch { .. })
             && plan.successors.iter().any(|successor| inherits(successor) && stays(successor))
             && !plan.successors.iter().any(|successor| !inherits(successor) && stays(successor));
         let keeps = keeps || puts_off;
+        let owed = plan.successors.iter().filter(|successor| stays(successor));
+        let owed: Vec<u64> = owed.filter_map(|successor| self.owed[*successor]).collect();
         if !keeps && !plan.successors.is_empty() {
-            self.settle();
             self.settle_raw();
+        }
+        if let Some(owed) = owed.into_iter().find(|owed| *owed != self.pending) {
+            self.settle_to(owed);
         }
         for successor in plan.successors.iter().filter(|successor| inherits(successor)) {
             self.inherited[*successor] = Some(Inherited {
-                pending: self.pending,
                 facts: self.facts.clone(),
                 narrow: self.narrow.clone(),
                 singles: self.singles,
@@ -111,8 +114,11 @@ impl<'a> Lowering<'a> {
             (self.raw, self.unread) = raw;
             match self.plan.way(self.index, pc) {
                 Some(index) => {
-                    if self.has_to_settle(index) {
-                        self.settle();
+                    // One round of several goes on right behind.
+                    if self.leaves_loop(index) && self.plan.is_followed(self.index) {
+                        self.set_cold(block);
+                    }
+                    if self.has_to_look(index) {
                         self.settle_raw();
                     }
                     self.pass_to(index);

@@ -175,16 +175,19 @@ impl<'a> Lowering<'a> {
             && (!self.plan.blocks[index].is_lazy || self.plan.split(self.index, index).is_some())
     }
 
-    /// Whether something was put off which the block does not take over.
-    pub(super) fn has_to_settle(&self, index: usize) -> bool {
-        let is_settled = self.pending == 0 && self.raw == Registers::NONE;
-        !is_settled && self.inherited[index].is_none()
+    /// Whether a look at registers was put off which the block does not take over.
+    pub(super) fn has_to_look(&self, index: usize) -> bool {
+        self.raw != Registers::NONE && self.inherited[index].is_none()
     }
 
     /// Goes on in a block of the region: into a loop, with all registers at hand that it needs;
     /// out of one, with all registers in the frame.
     pub(super) fn pass_to(&mut self, index: usize) {
         let next = &self.plan.blocks[index];
+        // Behind a loop, so that its last round need not keep what it has counted before.
+        let pending = if self.leaves_loop(index) { 0 } else { self.pending };
+        let owed = *self.owed[index].get_or_insert(pending);
+        self.settle_to(owed);
         match (self.is_lazy, next.is_lazy) {
             (true, true) => {
                 if let Some(registers) = self.plan.split(self.index, index) {
@@ -215,7 +218,12 @@ impl<'a> Lowering<'a> {
     /// The host block for an address inside or outside of the region.
     pub(super) fn way_to(&mut self, pc: u64, outside: &mut Vec<(HostBlock, u64)>) -> HostBlock {
         match self.plan.way(self.index, pc) {
-            Some(index) if !self.has_passage(index) && !self.has_to_settle(index) => {
+            Some(index)
+                if !self.has_passage(index)
+                    && !self.has_to_look(index)
+                    && self.owed[index].is_none_or(|owed| owed == self.pending) =>
+            {
+                self.owed[index] = Some(self.pending);
                 self.bodies[index]
             }
             _ => {

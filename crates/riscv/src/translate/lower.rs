@@ -123,6 +123,7 @@ pub(super) fn lower(
         bodies,
         unfilled: unfilled(region, plan),
         inherited: vec![None; region.blocks.len()],
+        owed: plan.blocks.iter().map(BlockPlan::owed).collect(),
         pc: 0,
         pending: 0,
         dirty: Registers::NONE,
@@ -157,7 +158,6 @@ pub(super) fn lower(
 /// What a block takes over from its only predecessor.
 #[derive(Clone)]
 pub(super) struct Inherited {
-    pub(super) pending: u64,
     pub(super) facts: Vec<Fact>,
     pub(super) narrow: Vec<(Value, Value)>,
     pub(super) singles: Singles,
@@ -185,6 +185,8 @@ pub(super) struct Lowering<'a> {
     /// For each block, how many predecessors have not been translated.
     pub(super) unfilled: Vec<usize>,
     pub(super) inherited: Vec<Option<Inherited>>,
+    /// For each block, how many instructions it finds pending, as far as that is decided.
+    pub(super) owed: Vec<Option<u64>>,
     /// The address of the instruction that is being translated.
     pub(super) pc: u64,
     /// Instructions that have retired and are not yet taken from `left`.
@@ -244,19 +246,19 @@ impl<'a> Lowering<'a> {
         self.is_lazy = plan.is_lazy;
         self.index = index;
         self.loaded.clear();
+        self.pending = *self.owed[index].get_or_insert(0);
         self.base = None;
         self.base = self.holds_base(index).then(|| match plan.innermost {
             Some(_) => self.builder.use_var(self.base_variable),
             None => self.base(),
         });
         match self.inherited[index].take() {
-            Some(Inherited { pending, facts, narrow, singles, raw, at_hand }) => {
+            Some(Inherited { facts, narrow, singles, raw, at_hand }) => {
                 (self.raw, self.unread) = raw;
-                (self.pending, self.facts, self.singles) = (pending, facts, singles);
+                (self.facts, self.singles) = (facts, singles);
                 (self.narrow, self.at_hand) = (narrow, at_hand);
             }
             None => {
-                self.pending = 0;
                 self.facts.clear();
                 self.narrow.clear();
                 self.singles = [None; 32];

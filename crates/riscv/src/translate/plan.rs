@@ -61,6 +61,13 @@ pub(super) struct BlockPlan {
     passed: Registers,
 }
 
+impl BlockPlan {
+    /// How many instructions may be pending in front of it, if that is decided beforehand.
+    pub(super) fn owed(&self) -> Option<u64> {
+        (self.is_checked || self.entry.is_some()).then_some(0)
+    }
+}
+
 /// A loop.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Loop {
@@ -121,6 +128,11 @@ impl Plan {
             Some((own, next)) if own == pc => Some(next),
             _ => self.at(pc),
         }
+    }
+
+    /// Whether a block is repeated, and not the last round.
+    pub(super) fn is_followed(&self, index: usize) -> bool {
+        self.blocks[index].again.is_some_and(|(_, next)| next > index)
     }
 
     /// The block that starts at an address.
