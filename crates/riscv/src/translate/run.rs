@@ -36,9 +36,7 @@ pub(crate) fn run_some(
     };
     let pages = space.written_pages();
     loop {
-        // Translated code rounds to nearest, is that of the file, and leaves the check of loads to
-        // the host.
-        if cpu.frm != 0 || !space.code_is_pristine() || !space.is_mirrored() {
+        if !is_usual(cpu, space) {
             return in_piece(budget, |budget| run(cpu, space, code, budget));
         }
         if let Some(entry) = translation.entries.at(cpu.pc) {
@@ -83,6 +81,12 @@ pub(crate) fn run_translated(
     }
 }
 
+/// Whether translated code is right: it rounds to nearest, is that of the file, and leaves the check
+/// of loads to the host.
+fn is_usual(cpu: &Cpu, space: &Space) -> bool {
+    cpu.frm == 0 && space.code_is_pristine() && space.is_mirrored()
+}
+
 /// Interprets with a part of a budget.
 fn in_piece(budget: &mut u64, interpret: impl FnOnce(&mut u64) -> Exit) -> Exit {
     let granted = (*budget).min(PIECE);
@@ -93,8 +97,9 @@ fn in_piece(budget: &mut u64, interpret: impl FnOnce(&mut u64) -> Exit) -> Exit 
 }
 
 impl Translation {
-    /// Enters host code, and brings registers and budget up to date when it comes back. Tells why.
-    fn enter(&self, entry: Entry, cpu: &mut Cpu, space: &mut Space, budget: &mut u64) -> u64 {
+    /// Enters host code, and brings registers and budget up to date when it comes back to where there
+    /// is none. Tells why.
+    fn enter(&self, mut entry: Entry, cpu: &mut Cpu, space: &mut Space, budget: &mut u64) -> u64 {
         let granted = (*budget).min(i64::MAX as u64) as i64;
         let marker = 0u8;
         let (frame, base) = native::frame_of(space);
@@ -105,12 +110,11 @@ impl Translation {
         // SAFETY: the frame is part of the space, which lives and is ours alone; it is aligned to
         // a page. `cpu` and `space` come from exclusive references that are not used until the
         // call is over, other than by helpers.
-        let next = unsafe {
+        unsafe {
             let Frame { x, f, .. } = &mut *frame;
             x.copy_from_slice(&(&(*cpu).x)[..32]);
             *f = (*cpu).f;
             (*frame).left = granted;
-            (*frame).resume = entry.resume;
             (*frame).stack_limit = (&raw const marker as u64).saturating_sub(STACK);
             (*frame).numbers = self.entries.numbers.as_ptr();
             (*frame).entries = self.entries.entries.as_ptr();
@@ -123,8 +127,25 @@ impl Translation {
             ((*frame).code, (*frame).code_length) = self.code.range();
             (*frame).site = NO_SITE;
             (*frame).sites = &raw const self.sites;
-            let left = if entry.resume == 0 { granted } else { -1 };
-            self.code.enter(base, entry.function, left)
+        }
+        let next = loop {
+            // SAFETY: as above, and the frame is filled in.
+            let (next, is_usual) = unsafe {
+                (*frame).resume = entry.resume;
+                let left = if entry.resume == 0 { (*frame).left } else { -1 };
+                let next = self.code.enter(base, entry.function, left);
+                (next, is_usual(&*cpu, &*space))
+            };
+            // A guest that returns farther than the host can, or has used up the host's stack, goes
+            // on with its registers where they are.
+            let pc = match next & leave::MASK {
+                leave::STACK => next & !leave::MASK,
+                _ => next,
+            };
+            match self.entries.at(pc) {
+                Some(next) if is_usual => entry = next,
+                _ => break next,
+            }
         };
         // SAFETY: as above; the call is over.
         let (cpu, frame) = unsafe { (&mut *cpu, &mut *frame) };
