@@ -23,6 +23,10 @@ use crate::{
     unix::SocketFile,
 };
 
+/// The stack of a reactor's thread, in bytes, as large as that of a main thread: calls of guests may
+/// be calls of the host. Only what is used takes memory.
+const REACTOR_STACK: usize = 8 << 20;
+
 /// A server that listens, and serves once it is run.
 #[derive(Debug)]
 pub struct Server {
@@ -145,12 +149,12 @@ impl Server {
                 shutdown: stopped.clone(),
             };
             let ended = ended.clone();
-            let thread =
-                thread::Builder::new().name(format!("reactor-{index}")).spawn(move || {
-                    // Dropped when the thread ends, by a panic as well.
-                    let _ended = OnDrop(ended);
-                    reactor::run(plan)
-                })?;
+            let builder = thread::Builder::new().name(format!("reactor-{index}"));
+            let thread = builder.stack_size(REACTOR_STACK).spawn(move || {
+                // Dropped when the thread ends, by a panic as well.
+                let _ended = OnDrop(ended);
+                reactor::run(plan)
+            })?;
             threads.push(thread);
         }
         let delayed = async {

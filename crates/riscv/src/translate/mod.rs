@@ -41,6 +41,7 @@ mod plan;
 mod registers;
 mod run;
 mod sites;
+mod stack;
 mod switch;
 mod table;
 mod unroll;

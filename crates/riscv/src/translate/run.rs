@@ -6,13 +6,10 @@ use sandtide_memory::Space;
 use super::{
     Translation, flags,
     frame::{Frame, NO_SITE, leave},
-    helpers, native,
+    helpers, native, stack,
     table::Entry,
 };
 use crate::isa::{Code, Cpu, Exit, Session, run, run_until};
-
-/// Host stack that translated code may use, besides what its last function needs.
-const STACK: u64 = 256 << 10;
 
 /// So many instructions are interpreted at most before the caller is asked again: budgets are made
 /// for host code, which is several times as fast.
@@ -101,7 +98,6 @@ impl Translation {
     /// is none. Tells why.
     fn enter(&self, mut entry: Entry, cpu: &mut Cpu, space: &mut Space, budget: &mut u64) -> u64 {
         let granted = (*budget).min(i64::MAX as u64) as i64;
-        let marker = 0u8;
         let (frame, base) = native::frame_of(space);
         let cpu: *mut Cpu = cpu;
         let space: *mut Space = space;
@@ -115,7 +111,7 @@ impl Translation {
             x.copy_from_slice(&(&(*cpu).x)[..32]);
             *f = (*cpu).f;
             (*frame).left = granted;
-            (*frame).stack_limit = (&raw const marker as u64).saturating_sub(STACK);
+            (*frame).stack_limit = stack::limit();
             (*frame).numbers = self.entries.numbers.as_ptr();
             (*frame).entries = self.entries.entries.as_ptr();
             (*frame).space = space;
