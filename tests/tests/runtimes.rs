@@ -4,7 +4,7 @@
 use std::{path::PathBuf, process::Command};
 
 use sandtide_tests::{
-    Run,
+    Client, Request, Run, Server,
     binary::running,
     guest::has_kvm,
     runtimes::{self, Set},
@@ -22,6 +22,33 @@ fn same_everywhere(make: impl Fn(Set) -> Option<PathBuf>) {
         assert_eq!(run.stdout, expected.stdout, "{}: {}", program.display(), run.stderr);
         assert_eq!(run.code, Some(0), "{}", run.stderr);
     }
+}
+
+/// Serves it on both engines: each request finds the program as it was when it waited.
+fn served_on_both(make: impl Fn(Set) -> Option<PathBuf>, expected: &str) {
+    let kvm = has_kvm().then(|| make(Set::X86_64)).flatten();
+    for program in [kvm, make(Set::Riscv64)].into_iter().flatten() {
+        let server = Server::start(&format!(
+            "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {program:?}\n\
+             args = [\"serve\"]\n[tenants.guest.limits]\nboot_time = \"60 s\"\n"
+        ));
+        let mut client: Client = server.connect();
+        for number in 0..10 {
+            let post = Request::new("POST", "guest", &format!("/x?{number}")).body("hello");
+            let answer = client.ask(&post);
+            assert_eq!((answer.status(), answer.text()), (200, expected), "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_go_server_is_served() {
+    served_on_both(runtimes::go, "1 220 hello");
+}
+
+#[test]
+fn a_hyper_server_is_served() {
+    served_on_both(runtimes::tokio, "1 6 hello");
 }
 
 #[test]

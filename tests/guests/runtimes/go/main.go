@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -191,8 +192,32 @@ func signals() {
 	}()
 }
 
+var requests int
+
+// An ordinary server, whose handlers wait, compute and use the runtime.
+func serve() {
+	http.HandleFunc("/", func(response http.ResponseWriter, request *http.Request) {
+		requests++
+		body, _ := io.ReadAll(request.Body)
+		time.Sleep(time.Millisecond)
+		sums := make(chan int)
+		for task := 0; task < 4; task++ {
+			go func() { sums <- fib(10) }()
+		}
+		sum := 0
+		for task := 0; task < 4; task++ {
+			sum += <-sums
+		}
+		fmt.Fprintf(response, "%d %d %s", requests, sum, body)
+	})
+	panic(http.ListenAndServe(":8080", nil))
+}
+
 func main() {
 	keys := os.Args[1:]
+	if len(keys) > 0 && keys[0] == "serve" {
+		serve()
+	}
 	sort.Strings(keys)
 	fmt.Println(runtime.GOOS, keys)
 	goroutines()

@@ -1,10 +1,22 @@
-//! A multi-threaded tokio runtime: tasks, timers, channels, blocking work, sockets, signals.
+//! A multi-threaded tokio runtime: tasks, timers, channels, blocking work, sockets, signals; with
+//! `serve`, a hyper server.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
+    net::{TcpListener, UnixStream},
     signal::unix::{SignalKind, signal},
     sync::{Mutex, mpsc, oneshot},
     time::{interval, sleep, timeout},
@@ -16,9 +28,43 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
+    if std::env::args().nth(1).as_deref() == Some("serve") {
+        runtime.block_on(serve());
+    }
     runtime.block_on(run());
     runtime.shutdown_timeout(Duration::from_secs(1));
     println!("shut down");
+}
+
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+/// An ordinary server, whose handlers wait and use the runtime.
+async fn serve() {
+    let listener = TcpListener::bind("0.0.0.0:8080").await.expect("a listener");
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        tokio::spawn(async move {
+            // Who leaves early has left.
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service_fn(answer))
+                .await;
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed) + 1;
+    let body = request.into_body().collect().await?.to_bytes();
+    sleep(Duration::from_millis(1)).await;
+    let tasks: Vec<_> = (0..4u64)
+        .map(|seed| tokio::task::spawn_blocking(move || (0..1000).fold(seed, |a, b| a ^ b)))
+        .collect();
+    let mut sum = 0;
+    for task in tasks {
+        sum += task.await.expect("no panic");
+    }
+    let text = format!("{number} {sum} {}", String::from_utf8_lossy(&body));
+    Ok(Response::new(Full::new(Bytes::from(text))))
 }
 
 async fn run() {
