@@ -31,6 +31,20 @@ impl Kernel {
         self.objects.endpoints.get(connection.0).ok()?.connection()
     }
 
+    /// Takes a connection out of the queue of whom it was to.
+    fn forget_pending(&mut self, connection: Connection) {
+        let listeners = self.objects.endpoints.iter().filter_map(|(index, endpoint)| {
+            endpoint.listening()?.pending.contains(&connection.0).then_some(index)
+        });
+        for index in listeners.collect::<Vec<_>>() {
+            if let Ok(endpoint) = self.objects.endpoints.change(index)
+                && let Some(listening) = endpoint.listening_mut()
+            {
+                listening.pending.retain(|pending| *pending != connection.0);
+            }
+        }
+    }
+
     /// Changes the guest's end of a connection, and lets it look again.
     fn change_guest_end(&mut self, connection: Connection, change: impl FnOnce(&mut Guest)) {
         let Ok(socket) = self.objects.endpoints.change(connection.0) else { return };
@@ -144,9 +158,10 @@ impl<C: Cpu> Process<C> {
         })
     }
 
-    /// Closes the host's end. Returns what the guest has not read.
+    /// Closes the host's end. Returns what the guest has not read of a request that it has not read
+    /// at all. A connection that was not accepted is none any more.
     pub fn hang_up(&mut self, connection: Connection) -> Vec<u8> {
-        let mut unread = Vec::new();
+        let (mut unread, mut was_accepted) = (Vec::new(), true);
         self.kernel.change_guest_end(connection, |guest| {
             if guest.read == 0 {
                 unread.extend_from_slice(guest.input.as_slice());
@@ -154,7 +169,12 @@ impl<C: Cpu> Process<C> {
             guest.input.clear();
             guest.output.clear();
             (guest.input_over, guest.host_gone) = (true, true);
+            was_accepted = guest.accepted;
+            guest.guest_gone |= !was_accepted;
         });
+        if !was_accepted {
+            self.kernel.forget_pending(connection);
+        }
         unread
     }
 

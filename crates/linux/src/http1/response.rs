@@ -21,7 +21,7 @@ const MAX_HEADERS: usize = sandtide_abi::field::MAX_COUNT as usize;
 #[derive(Debug)]
 enum Part {
     /// A head, of which these bytes have come.
-    Head(Vec<u8>),
+    Head(Vec<u8>, HeadEnd),
     /// A body of which so many bytes are left.
     Length(u64),
     Chunks(Chunks),
@@ -41,7 +41,7 @@ pub struct ResponseReader {
 impl ResponseReader {
     /// For the answer to a request, which was `HEAD` or not.
     pub fn new(is_head: bool) -> Self {
-        Self { part: Part::Head(Vec::new()), is_head }
+        Self { part: Part::Head(Vec::new(), HeadEnd::default()), is_head }
     }
 
     /// Whether the response is complete. What comes behind it is none of it.
@@ -64,15 +64,15 @@ impl ResponseReader {
         match &self.part {
             Part::Over => Ok(()),
             Part::UntilClose => self.finish(None, response),
-            Part::Head(bytes) if bytes.is_empty() => Err(BadResponse::NoAnswer),
-            Part::Head(_) | Part::Length(_) | Part::Chunks(_) => Err(BadResponse::Truncated),
+            Part::Head(bytes, _) if bytes.is_empty() => Err(BadResponse::NoAnswer),
+            Part::Head(..) | Part::Length(_) | Part::Chunks(_) => Err(BadResponse::Truncated),
         }
     }
 
     fn step(&mut self, bytes: &[u8], response: &mut Response) -> Result<usize, BadResponse> {
         match &mut self.part {
-            Part::Head(before) => {
-                let Some(length) = head_end(before, bytes) else {
+            Part::Head(before, end) => {
+                let Some(length) = end.find(bytes) else {
                     if before.len() + bytes.len() > MAX_HEAD {
                         return Err(BadResponse::HeadTooLong { limit: MAX_HEAD });
                     }
@@ -80,6 +80,7 @@ impl ResponseReader {
                     return Ok(bytes.len());
                 };
                 let before = std::mem::take(before);
+                *end = HeadEnd::default();
                 if before.len() + length > MAX_HEAD {
                     return Err(BadResponse::HeadTooLong { limit: MAX_HEAD });
                 }
@@ -178,24 +179,36 @@ fn at_once(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(Response::HIGH_WATER)]
 }
 
-/// How many of `bytes` belong to the head whose first bytes are `before`; `None` if it goes on.
+/// Looks for the end of a head, in pieces.
 ///
 /// A head ends with an empty line. Lines may end without a carriage return (RFC 9112 §2.2).
-fn head_end(before: &[u8], bytes: &[u8]) -> Option<usize> {
-    let mut line = before.len() - before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    let mut is_empty = before[before.len() - line..].iter().all(|byte| *byte == b'\r');
-    let mut has_line = before.contains(&b'\n');
-    for (index, byte) in bytes.iter().enumerate() {
-        match byte {
-            b'\n' if has_line && is_empty && line < 2 => return Some(index + 1),
-            b'\n' => (line, is_empty, has_line) = (0, true, true),
-            byte => {
-                line += 1;
-                is_empty &= *byte == b'\r';
+#[derive(Debug, Default)]
+struct HeadEnd {
+    /// The bytes of the line so far.
+    line: usize,
+    /// Whether it has something else than carriage returns.
+    has_text: bool,
+    /// Whether there was a line before it.
+    is_behind_a_line: bool,
+}
+
+impl HeadEnd {
+    /// How many of `bytes` belong to the head; `None` if it goes on behind them.
+    fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (index, byte) in bytes.iter().enumerate() {
+            match byte {
+                b'\n' if self.is_behind_a_line && !self.has_text && self.line < 2 => {
+                    return Some(index + 1);
+                }
+                b'\n' => *self = Self { is_behind_a_line: true, ..Self::default() },
+                byte => {
+                    self.line += 1;
+                    self.has_text |= *byte != b'\r';
+                }
             }
         }
+        None
     }
-    None
 }
 
 /// How the body behind these headers is framed (RFC 9112 §6.3).

@@ -165,6 +165,24 @@ fn a_connection_that_was_not_read_gives_the_request_back() {
 }
 
 #[test]
+fn a_connection_that_was_not_accepted_goes_with_the_host() {
+    let mut machine = Machine::new();
+    let fd = machine.listener(NONBLOCK);
+    machine.call("fcntl", &[fd, 4, 0]).unwrap();
+    let listener = machine.park(fd);
+    machine.process.connect(listener).unwrap();
+    assert_eq!(machine.schedule(), Schedule::Run);
+    for _ in 0..100 {
+        let connection = machine.process.connect(listener).unwrap();
+        machine.process.hang_up(connection);
+        assert!(machine.process.is_accepted(connection), "there is nothing to accept");
+    }
+    assert!(machine.process.kernel.objects.endpoints.iter().count() == 2);
+    machine.call("fcntl", &[fd, 4, NONBLOCK]).unwrap();
+    assert_eq!(machine.call("accept", &[fd, 0, 0]), Err(Errno::AGAIN));
+}
+
+#[test]
 fn addresses_are_told_as_they_were_given() {
     let mut machine = Machine::new();
     let fd = machine.call("socket", &[INET, STREAM, 0]).unwrap();
