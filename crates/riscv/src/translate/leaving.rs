@@ -42,7 +42,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The current instruction as a load that may fault; gives its number.
-    pub(super) fn site(&mut self, base: usize, low: Value) -> u32 {
+    pub(super) fn site(&mut self, base: usize, low: Value, distance: i32) -> u32 {
         let differ = self.dirty.and(PASSED_SET);
         let registers = self.live.and_both(differ);
         let left = self.builder.use_var(self.left);
@@ -55,7 +55,7 @@ impl<'a> Lowering<'a> {
             pending: self.pending,
             values,
             raw: self.raw,
-            base: differs.then_some((base as u8, low)),
+            base: differs.then_some((base as u8, low, distance)),
             differ,
         });
         self.sites.len() as u32 - 1

@@ -27,6 +27,9 @@ use crate::isa::insn::{Insn, op};
 /// Ranges longer than this are not checked as one: they would span pages too often.
 const LONGEST_RANGE: i64 = 1024;
 
+/// As far as an instruction's own offset reaches.
+const FARTHEST: i64 = 2048;
+
 /// So many values are remembered with their low halves.
 const MOST_NARROW: usize = 16;
 
@@ -69,11 +72,12 @@ impl Lowering<'_> {
         if let Some((host, offset)) = self.covered(base, offset, bytes) {
             return self.load_from(insn, THERE, host, offset);
         }
-        let low = self.address_of(base);
+        let (root, distance) = self.root(base, offset);
+        let low = self.address_of(root);
         let host = self.host(low);
-        let site = self.site(insn.s1(), low);
+        let site = self.site(insn.s1(), low, (distance - offset) as i32);
         self.builder.set_srcloc(SourceLoc::new(site));
-        self.load_from(insn, GUEST, host, offset as i32);
+        self.load_from(insn, GUEST, host, distance as i32);
         self.builder.set_srcloc(SourceLoc::default());
     }
 
@@ -170,9 +174,29 @@ impl Lowering<'_> {
 
     /// The host address of an access that a check before has covered.
     fn covered(&mut self, base: Value, offset: i64, bytes: i64) -> Option<(Value, i32)> {
+        self.covered_by(base, offset, bytes).or_else(|| {
+            let (root, offset) = self.root(base, offset);
+            if root == base { None } else { self.covered_by(root, offset, bytes) }
+        })
+    }
+
+    fn covered_by(&mut self, base: Value, offset: i64, bytes: i64) -> Option<(Value, i32)> {
         let covers = |fact: &&Fact| fact.low <= offset && offset + bytes <= fact.high;
         let fact = *self.facts.iter().filter(covers).find(|fact| fact.base == base)?;
         Some((self.host(fact.first), (offset - fact.low) as i32))
+    }
+
+    /// An address as what it is computed from by adding a constant, if that is small in all: such
+    /// addresses share their low half.
+    fn root(&self, base: Value, offset: i64) -> (Value, i64) {
+        match self.definition(base) {
+            Some(&InstructionData::BinaryImm64 { opcode: Opcode::IaddImm, arg, imm })
+                if imm.bits().saturating_add(offset).abs() < FARTHEST =>
+            {
+                (self.builder.func.dfg.resolve_aliases(arg), imm.bits() + offset)
+            }
+            _ => (base, offset),
+        }
     }
 
     /// The range that this store and those behind it in the block need.

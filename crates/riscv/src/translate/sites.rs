@@ -47,8 +47,9 @@ pub(super) struct LoadSite {
     pub(super) values: Vec<(u8, Value)>,
     /// Those of them that are canonical NaNs if their values are NaNs.
     pub(super) raw: Registers,
-    /// The base register, if it is not as in the frame, and the low half of its value.
-    pub(super) base: Option<(u8, Value)>,
+    /// The base register, if it is not as in the frame, and the low half of its value, less a
+    /// constant.
+    pub(super) base: Option<(u8, Value, i32)>,
     /// The registers that are not as in the frame.
     pub(super) differ: Registers,
 }
@@ -215,7 +216,8 @@ pub(super) fn label(function: &mut Function, sites: &mut [LoadSite]) {
     }
     function.dfg.collect_debug_info();
     for site in sites {
-        for (_, value) in site.values.iter_mut().chain(&mut site.base) {
+        let low = site.base.iter_mut().map(|(_, low, _)| low);
+        for value in site.values.iter_mut().map(|(_, value)| value).chain(low) {
             *value = function.dfg.resolve_aliases(*value);
             let mut value = *value;
             for _ in 0..LONGEST_CHAIN {
@@ -272,7 +274,7 @@ impl Need {
     fn has(self, site: &LoadSite, register: u8) -> bool {
         self == Self::All
             || [LEFT, STACK_POINTER].contains(&register)
-            || site.base.is_some_and(|(base, _)| base == register)
+            || site.base.is_some_and(|(base, ..)| base == register)
     }
 }
 
@@ -288,13 +290,13 @@ pub(super) fn places(
         let Some(offset) = offset else { return Some(Known::default()) };
         let mut known = Known::default();
         for (register, value) in &site.values {
-            let whole = place(function, compiled, *register, *value, offset);
+            let whole = place(function, compiled, *register, (*value, 0), offset);
             if whole.is_some() && *register != LEFT {
                 known.registers = known.registers.and(Registers(1 << register));
             }
             let known_part = whole.or_else(|| {
-                let (_, low) = site.base.filter(|(base, _)| base == register)?;
-                place(function, compiled, *register, low, offset)
+                let (_, low, more) = site.base.filter(|(base, ..)| base == register)?;
+                place(function, compiled, *register, (low, more), offset)
             });
             let is_raw = *register != LEFT && site.raw.0 >> register & 1 != 0;
             let raw = if is_raw { Place::RAW } else { 0 };
@@ -313,10 +315,9 @@ fn place(
     function: &Function,
     compiled: &CompiledCode,
     register: u8,
-    value: Value,
+    (mut value, mut addend): (Value, i32),
     offset: u32,
 ) -> Option<Place> {
-    let (mut value, mut addend) = (value, 0);
     for _ in 0..LONGEST_CHAIN {
         if let Some(constant) = constant(function, value) {
             let constant = constant.wrapping_add(i64::from(addend));
