@@ -1,10 +1,11 @@
 //! A server of its own for a test.
 
 use std::{
+    ffi::OsStr,
     fs,
     net::SocketAddr,
     path::Path,
-    process::{Child, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use rustix::process::Pid;
@@ -53,11 +54,43 @@ impl Server {
     /// # Panics
     /// If it cannot be started.
     pub fn begin(configuration: &str) -> Self {
+        Self::begin_as(configuration, |command| command)
+    }
+
+    /// Serves a whole configuration where there are no devices, and so no KVM. `None` where that cannot
+    /// be arranged: it takes the right to mount.
+    ///
+    /// # Panics
+    /// If the server does not come up.
+    pub fn without_devices(configuration: &str) -> Option<Self> {
+        const HIDE: &str = "mount -t tmpfs none /dev && exec \"$0\" \"$@\"";
+        let hidden = |what: &[&OsStr]| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", HIDE]).args(what);
+            command
+        };
+        if !hidden(&["true".as_ref()]).status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: no right to hide /dev");
+            return None;
+        }
+        let server = Self::begin_as(configuration, |command| {
+            let what: Vec<_> =
+                [command.get_program()].into_iter().chain(command.get_args()).collect();
+            let mut hidden = hidden(&what);
+            let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+            hidden.envs(set).env_remove("SANDTIDE_LOG");
+            hidden
+        });
+        Some(server.ready())
+    }
+
+    fn begin_as(configuration: &str, adapt: impl FnOnce(Command) -> Command) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let config = directory.path().join(CONFIGURATION);
         fs::write(&config, configuration).expect("the directory is ours");
         let mut command = running("serve");
         command.arg(&config).env_remove("SANDTIDE_LOG");
+        let mut command = adapt(command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Log::of(child.stderr.take().expect("stderr is piped"));

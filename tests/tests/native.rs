@@ -78,6 +78,23 @@ fn examples_answer_each_request_from_their_snapshot() {
     assert!(response.text().ends_with("the body"), "{}", response.text());
 }
 
+#[test]
+fn without_kvm_a_tenant_answers_503_and_the_others_serve() {
+    let Some(hello) = native(&top().join("examples/hello/hello.c")) else { return };
+    let configuration = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n\
+         [tenants.native]\nauthorities = \"native.test\"\nprogram = {hello:?}\n\
+         [tenants.constant]\nauthorities = \"constant.test\"\nrespond = {{ body = \"here\" }}\n"
+    );
+    let Some(server) = Server::without_devices(&configuration) else { return };
+    let mut client = Client::connect(server.address());
+    for _ in 0..2 {
+        assert_eq!(client.ask(&Request::get("native", "/")).status(), 503);
+        assert_eq!(client.ask(&Request::get("constant", "/")).text(), "here");
+    }
+    server.log.wait("the reason", |line| line.contains("this machine has no KVM"));
+}
+
 /// A program that is linked dynamically, compiled from this source; `None` where there is no KVM.
 fn dynamic(directory: &Path, source: &str) -> Option<PathBuf> {
     let file = directory.join("dynamic.c");

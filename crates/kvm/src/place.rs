@@ -99,8 +99,11 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
     let host = host()?;
     let mut memory =
         Memory::new(limits.memory, host.entry).map_err(system("cannot reserve memory"))?;
-    for image in std::iter::once(&image).chain(&interpreter) {
-        fill(&mut memory, image, limits)?;
+    let images = || std::iter::once(&image).chain(&interpreter);
+    let stored: u64 =
+        images().flat_map(|image| &image.segments).map(|part| part.bytes.len() as u64).sum();
+    for image in images() {
+        fill(&mut memory, image, stored, limits)?;
     }
     let mut random = StdRng::from_os_rng();
     let setup = ProcessSetup {
@@ -142,8 +145,13 @@ fn interpreter_target(program: &Image<'_>) -> Target {
     Target { pie_base: program.end().next_multiple_of(GAP) + GAP, interpreter: false, ..TARGET }
 }
 
-/// Puts a file into memory.
-fn fill(memory: &mut Memory, image: &Image<'_>, limits: &Limits) -> Result<(), LoadError> {
+/// Puts a file into memory. It and the others that the program starts with have `stored` bytes.
+fn fill(
+    memory: &mut Memory,
+    image: &Image<'_>,
+    stored: u64,
+    limits: &Limits,
+) -> Result<(), LoadError> {
     for segment in &image.segments {
         // What a file asks for is mapped, and so costs page tables: an eighth of a percent.
         if segment.length > limits.memory {
@@ -151,7 +159,7 @@ fn fill(memory: &mut Memory, image: &Image<'_>, limits: &Limits) -> Result<(), L
         }
         memory
             .initialise(segment.address, segment.bytes)
-            .map_err(|_| over_limit(segment.bytes.len() as u64, limits))?;
+            .map_err(|_| over_limit(stored, limits))?;
     }
     for segment in &image.segments {
         let (start, end) = segment.pages();

@@ -227,6 +227,7 @@ table! {
         wait4 => identity::wait, "Always `ECHILD`.";
         waitid => identity::wait, "Always `ECHILD`.";
         personality => identity::personality, "The usual one only.";
+        capget => identity::capget, "None.";
         uname => identity::uname, "Linux 6.1.";
         prctl => identity::prctl, "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_SET_PDEATHSIG`, `PR_SET_TIMERSLACK`, `PR_SET_THP_DISABLE` without effect, `PR_CAPBSET_READ`, `PR_GET_SECCOMP`, `PR_GET_DUMPABLE`, `PR_SET_DUMPABLE`, `PR_SET_NO_NEW_PRIVS`, `PR_GET_NO_NEW_PRIVS`.";
         getcpu => identity::getcpu, "Always 0.";
@@ -257,6 +258,7 @@ table! {
         shutdown => network::shutdown, "";
     }
     "Refused, and not counted as unknown" {
+        pkey_alloc => identity::refused, "`ENOSYS`: memory has no keys.";
         openat2 => identity::refused, "`ENOSYS`: use `openat`.";
         inotify_init1 => identity::refused, "`ENOSYS`: nobody else changes the files that a guest sees.";
         inotify_init => identity::refused, "As `inotify_init1`.";

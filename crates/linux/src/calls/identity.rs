@@ -127,6 +127,29 @@ pub(crate) fn prctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
     }
 }
 
+/// A process without capabilities (`capget(2)`).
+pub(crate) fn capget(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    const VERSION_1: u32 = 0x1998_0330;
+    const VERSION_2: u32 = 0x2007_1026;
+    const VERSION_3: u32 = 0x2008_0522;
+    let [header, data, ..] = args;
+    let words = match guest::read_u32(host.memory, header)? {
+        VERSION_1 => 3,
+        VERSION_2 | VERSION_3 => 6,
+        _ => {
+            guest::write_u32(host.memory, header, VERSION_3)?;
+            return if data == 0 { DONE } else { fail(Errno::INVAL) };
+        }
+    };
+    if !matches!(guest::read_u32(host.memory, header.wrapping_add(4))?, 0 | PID) {
+        return fail(Errno::SRCH);
+    }
+    if data != 0 {
+        guest::write(host.memory, data, &[0; 24][..4 * words])?;
+    }
+    DONE
+}
+
 pub(crate) fn getrandom(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const FLAGS: u64 = 0b111;
     if args[2] & !FLAGS != 0 {

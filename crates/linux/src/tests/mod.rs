@@ -240,3 +240,15 @@ fn the_numbers_of_x86_64_reach_the_same_calls() {
 fn page_sizes_agree() {
     assert!(DATA.is_multiple_of(PAGE) && DATA_SIZE.is_multiple_of(PAGE));
 }
+
+#[test]
+fn a_process_has_no_capabilities() {
+    let mut machine = Machine::new();
+    let header = machine.put(&[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0]);
+    let data = header + 64;
+    assert_eq!(machine.call("capget", &[header, data]), Ok(0));
+    assert_eq!(machine.bytes(data, 24), [0; 24]);
+    let header = machine.put(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(machine.call("capget", &[header, 0]), Ok(0), "asks for the version");
+    assert_eq!(machine.bytes(header, 4), 0x2008_0522u32.to_le_bytes());
+}
