@@ -4,7 +4,7 @@ use cranelift_codegen::ir::{BlockArg, InstBuilder, Value, condcodes::IntCC, type
 
 use super::{
     frame,
-    lower::{Lowering, THERE},
+    lower::{Lowering, THERE, turn},
     registers::Registers,
 };
 use crate::isa::insn::Insn;
@@ -74,7 +74,8 @@ impl<'a> Lowering<'a> {
 
     /// Goes on behind a call.
     pub(super) fn come_back(&mut self, call: cranelift_codegen::ir::Inst, back: u64) {
-        let results = self.builder.inst_results(call).to_vec();
+        let mut results = self.builder.inst_results(call).to_vec();
+        turn(&mut results);
         self.receive(&results[1..]);
         self.dirty = Registers::NONE;
         // No register lasts over a call.

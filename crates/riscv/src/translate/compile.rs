@@ -15,7 +15,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::{
     discover::Region,
     flags, frame, helpers,
-    lower::{Layout, Surroundings, THERE, helper_signature, lower, signature},
+    lower::{Layout, Surroundings, THERE, helper_signature, lower, signature, turn},
     plan::{PASSED, Plan},
     sites::{self, Collector, LoadSite, Need, Sites},
 };
@@ -237,8 +237,9 @@ impl Compiler {
         builder.switch_to_block(block);
         builder.seal_block(block);
         let next = builder.ins().iconst(types::I64, pc as i64);
-        let results: Vec<_> =
+        let mut results: Vec<_> =
             std::iter::once(next).chain(builder.block_params(block).iter().copied()).collect();
+        turn(&mut results);
         builder.ins().return_(&results);
         builder.finalize();
         function
@@ -295,7 +296,8 @@ impl Compiler {
         }
         let passing = builder.import_signature(signature());
         let call = builder.ins().call_indirect(passing, target, &arguments);
-        let results = builder.inst_results(call).to_vec();
+        let mut results = builder.inst_results(call).to_vec();
+        turn(&mut results);
         let base = builder.ins().get_pinned_reg(types::I64);
         builder.ins().set_pinned_reg(saved);
         builder.ins().store(MemFlags::trusted(), results[1], base, frame::LEFT);

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{
 
 use super::{
     frame,
-    lower::{HostBlock, Layout, Lowering, THERE},
+    lower::{HostBlock, Layout, Lowering, THERE, turn},
     plan::{PASSED, PASSED_SET},
     registers::Registers,
     sites::{LEFT, LoadSite},
@@ -108,6 +108,7 @@ impl<'a> Lowering<'a> {
         let mut results = vec![next];
         results.extend(self.passed());
         results[1] = self.left_after(self.pending);
+        turn(&mut results);
         results
     }
 
@@ -128,6 +129,7 @@ impl<'a> Lowering<'a> {
         for offset in RETURNED {
             results.push(self.builder.ins().load(types::I64, THERE, base, offset));
         }
+        turn(&mut results);
         self.builder.ins().return_(&results);
     }
 

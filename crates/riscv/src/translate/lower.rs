@@ -1,7 +1,7 @@
 //! A region as a function in Cranelift's intermediate representation (CLIF).
 //!
 //! ```text
-//!  function(left, sp, a0 … a3) → (where the guest goes on, left, sp, a0 … a3)
+//!  function(left, sp, a0 … a3) → (where the guest goes on, a1, a0, sp, left, a2, a3)
 //!
 //!    start ── enough left? ──▶ body of block 0 ──▶ …
 //!      │ no
@@ -57,6 +57,13 @@ pub(super) fn signature() -> Signature {
     signature.returns.push(AbiParam::new(types::I64));
     signature.returns.extend(passed);
     signature
+}
+
+/// Puts what is returned from the order of arguments into that of results, or back. Arguments are in
+/// `rdi`, `rsi`, `rdx`, `rcx`, `r8` and `r9`, results behind the first in `rcx`, `rdx`, `rsi`, `rdi`,
+/// `r8` and `r9`: so each value comes back in the host register that it was passed in.
+pub(super) fn turn(results: &mut [Value]) {
+    results[1..5].reverse();
 }
 
 /// The signature of the functions that call helpers: nothing in registers. They are called where
