@@ -46,10 +46,18 @@ impl Set {
 /// # Panics
 /// If it does not compile; and with `SANDTIDE_REQUIRE_TOOLCHAIN` set, if there is no Go.
 pub fn go(set: Set) -> Option<PathBuf> {
+    go_of("go", set)
+}
+
+/// The Go program in a folder of `tests/guests/runtimes`: see [`go`].
+///
+/// # Panics
+/// As [`go`].
+pub fn go_of(name: &str, set: Set) -> Option<PathBuf> {
     let has_go = works(Command::new("go").arg("version"));
     found(has_go, "no Go", "install golang-go").then(|| {
-        let source = top().join("tests/guests/runtimes/go");
-        made("go", &source, set, |program| {
+        let source = top().join("tests/guests/runtimes").join(name);
+        made(name, &source, set, |program| {
             let mut command = Command::new("go");
             command.args(["build", "-buildvcs=false", "-trimpath", "-o"]).arg(program).arg(".");
             command.env("GOARCH", set.go()).env("GOOS", "linux").env("CGO_ENABLED", "0");

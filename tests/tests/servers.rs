@@ -3,7 +3,12 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use sandtide_tests::{Client, Request, Server, binary::top, guest::native};
+use sandtide_tests::{
+    Client, Request, Server,
+    binary::top,
+    guest::native,
+    runtimes::{Set, go_of},
+};
 
 /// Where a program of the `PATH` really lies, as the program itself says.
 fn found(program: &str, args: &[&str]) -> Option<PathBuf> {
@@ -89,6 +94,25 @@ ThreadingHTTPServer(('127.0.0.1', 8000), Handler).serve_forever()
 fn python() {
     let python = found("python3", &["-c", "import sys; print(sys.executable)"]);
     if let Some(server) = serve(python, PYTHON, "") {
+        counts(&server, "1 hello");
+    }
+}
+
+#[test]
+fn go() {
+    let has_kvm = native(&top().join("tests/guests/exit_code.c")).is_some();
+    let sets = [Some(Set::Riscv64), has_kvm.then_some(Set::X86_64)];
+    for set in sets.into_iter().flatten() {
+        let Some(program) = go_of("go-server", set) else { return };
+        let server = Server::start(&format!(
+            "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {program:?}\n\
+             [tenants.guest.limits]\nboot_time = \"60 s\"\nwall_time = \"60 s\"\nthreads = 64\n"
+        ));
+        counts(&server, "1 hello");
+        assert_eq!(server.get("guest", "/stream").text(), "0\n1\n2\n", "{set:?}");
+        assert_eq!(server.get("guest", "/workers").text(), "5050", "{set:?}");
+        // The handler's panic ends the connection, as net/http has it.
+        assert_eq!(server.get("guest", "/panic").status(), 502, "{set:?}");
         counts(&server, "1 hello");
     }
 }
