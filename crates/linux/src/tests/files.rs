@@ -352,3 +352,30 @@ fn texts_devices_and_the_program_link_are_there() {
     assert_eq!(machine.open("/dev/null/x", 0), Err(Errno::NOTDIR));
     assert_eq!(machine.open("/etc/localtime", 0), Err(Errno::NOENT));
 }
+
+#[test]
+fn a_granted_link_leads_to_the_grant_that_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let top = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(top.join("zones")).unwrap();
+    std::fs::write(top.join("zones/UTC"), "a zone").unwrap();
+    let absolute = top.join("zones/UTC");
+    std::os::unix::fs::symlink(&absolute, top.join("local")).unwrap();
+    std::os::unix::fs::symlink("outside", top.join("lost")).unwrap();
+    std::fs::write(top.join("outside"), "granted by the link only").unwrap();
+    let grants: Vec<FileGrant> = ["zones", "local", "lost"]
+        .map(|name| top.join(name))
+        .map(|host| FileGrant { guest: host.to_str().unwrap().to_owned(), host })
+        .into();
+    let mut machine = Machine::<false>::with_files(&grants).unwrap();
+    let (local, buffer) = (machine.text(&grants[1].guest), machine.put(&[0; 256]));
+    let here = -100i64 as u64;
+    let length = machine.call("readlinkat", &[here, local, buffer, 256]).unwrap();
+    assert_eq!(machine.bytes(buffer, length), absolute.as_os_str().as_encoded_bytes());
+    let file = machine.open(&grants[1].guest, 0).unwrap();
+    assert_eq!(machine.read(file, 16).unwrap(), b"a zone");
+    let lost = machine.text(&grants[2].guest);
+    assert_eq!(machine.call("readlinkat", &[here, lost, buffer, 256]), Err(Errno::INVAL));
+    let file = machine.open(&grants[2].guest, 0).unwrap();
+    assert_eq!(machine.read(file, 64).unwrap(), b"granted by the link only");
+}

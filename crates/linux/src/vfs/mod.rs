@@ -7,7 +7,11 @@ mod scratch;
 mod stat;
 mod synthetic;
 
-use std::{io, sync::Arc};
+use std::{
+    fs, io,
+    path::{Component, Path},
+    sync::Arc,
+};
 
 use sandtide_engine::{FileGrant, Stream};
 
@@ -72,6 +76,22 @@ pub(crate) struct Mounts {
     list: Vec<Mount>,
 }
 
+/// What a granted file that is a symbolic link says, where it leads the guest to the same file of
+/// another grant: programs look at `/etc/localtime` for the name of the time zone.
+fn link(grant: &FileGrant, grants: &[FileGrant]) -> Option<Vec<u8>> {
+    let is_same = |grant: &FileGrant| Path::new(&grant.guest) == grant.host;
+    if !is_same(grant) {
+        return None;
+    }
+    let target = grant.host.parent()?.join(fs::read_link(&grant.host).ok()?);
+    let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
+    let leads_to = |other: &FileGrant| {
+        is_same(other) && other.host != grant.host && target.starts_with(&other.host)
+    };
+    let is_seen = target.components().all(is_plain) && grants.iter().any(leads_to);
+    is_seen.then(|| target.into_os_string().into_encoded_bytes())
+}
+
 impl Mounts {
     /// Opens the grants. They win over what every guest has at the same path. `program` is the path
     /// of the program; `libraries` says whether it loads any.
@@ -92,7 +112,11 @@ impl Mounts {
                 path: grant.host.display().to_string(),
                 source,
             })?;
-            list.push(Mount { path, source: Source::Grant(opened) });
+            let source = match link(grant, grants) {
+                Some(text) if !opened.is_directory() => Source::Link(text),
+                _ => Source::Grant(opened),
+            };
+            list.push(Mount { path, source });
         }
         for (path, source) in synthetic::mounts(program, libraries) {
             let path = path::split(path.as_bytes());
