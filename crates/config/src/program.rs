@@ -150,7 +150,7 @@ fn grant(guest: Placed<String>, host: &Value<'_>) -> Result<FileGrant, Mistake> 
         let hint = "it starts with `/` and has no `.` or `..` in it";
         return Err(Mistake::new(place, message).hint(hint));
     }
-    Ok(FileGrant { guest, host: host.path()? })
+    Ok(FileGrant { guest, host: host.path()?, public: false })
 }
 
 /// Whether a text is an absolute path without detours.

@@ -3,7 +3,8 @@
 //!
 //! Each of these is there on any machine, readable for all of its users, and made by packages rather
 //! than by the machine's owner. What tells one machine from another, such as accounts, keys, names and
-//! addresses, is not among them; homes, `/srv`, `/var` and the rest of `/etc` are not either.
+//! addresses, is not among them; homes, `/srv`, `/var` and the rest of `/etc` are not either. A server that may
+//! read more than others hands out what everybody may read.
 
 use std::{
     env, io,
@@ -63,12 +64,12 @@ impl Libraries {
         let not_text = || io::Error::new(io::ErrorKind::InvalidInput, "the path is no UTF-8");
         let path = real.to_str().ok_or_else(not_text)?.to_owned();
         let mut files: Vec<FileGrant> =
-            SYSTEM.iter().filter_map(|path| grant(Path::new(path))).collect();
+            SYSTEM.iter().filter_map(|path| grant(Path::new(path), true)).collect();
         for program in [&real, &given] {
             let own = prefix(program)
                 .into_iter()
                 .flat_map(|prefix| OWN.iter().map(move |name| prefix.join(name)));
-            files.extend(own.chain([program.clone()]).filter_map(|path| grant(&path)));
+            files.extend(own.chain([program.clone()]).filter_map(|path| grant(&path, false)));
         }
         let mut seen = Vec::new();
         files.retain(|file| {
@@ -96,14 +97,14 @@ pub fn here() -> Option<FileGrant> {
     if home.is_some_and(|home| home.starts_with(&directory)) || directory.parent().is_none() {
         return None;
     }
-    grant(&directory)
+    grant(&directory, false)
 }
 
-/// A file or directory at its own path, if it is there.
-fn grant(path: &Path) -> Option<FileGrant> {
+/// A file or directory at its own path, if it is there; all of it, or only what is `public`.
+fn grant(path: &Path, public: bool) -> Option<FileGrant> {
     let guest = path.to_str().filter(|guest| sandtide_config::is_guest_path(guest))?.to_owned();
     let host = path.to_owned();
-    path.exists().then_some(FileGrant { guest, host })
+    path.exists().then_some(FileGrant { guest, host, public })
 }
 
 /// `PREFIX` of `PREFIX/bin/program`, where that is a directory of programs only.
@@ -147,7 +148,11 @@ mod tests {
 
     #[test]
     fn what_was_granted_by_name_wins() {
-        let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
+        let grant = |guest: &str, host: &str| FileGrant {
+            guest: guest.into(),
+            host: host.into(),
+            public: true,
+        };
         let mut files = vec![grant("/lib", "/srv/lib")];
         let libraries = Libraries {
             path: String::new(),

@@ -11,6 +11,8 @@ pub struct FileGrant {
     pub guest: String,
     /// What it sees there. Symbolic links and `..` inside cannot lead out of it.
     pub host: PathBuf,
+    /// Only what every user of the host may read: this server may itself be allowed more.
+    pub public: bool,
 }
 
 /// Everything that a program is made from.

@@ -81,7 +81,7 @@ fn make_grant() -> std::io::Result<Grant> {
     symlink(&outside, inside.join("absolute"))?;
     symlink("../secret", inside.join("up"))?;
     symlink("loop", inside.join("loop"))?;
-    let files = vec![FileGrant { guest: "/data".to_owned(), host: inside }];
+    let files = vec![FileGrant { guest: "/data".to_owned(), host: inside, public: false }];
     Ok(Grant { _directory: directory, files, secret })
 }
 

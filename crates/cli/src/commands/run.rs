@@ -102,7 +102,9 @@ fn parse_grant(text: &str) -> Result<FileGrant, String> {
         Some((guest, _)) if !is_guest_path(guest) => {
             Err(format!("`{guest}` is not an absolute path without `.` and `..`"))
         }
-        Some((guest, host)) => Ok(FileGrant { guest: guest.to_owned(), host: host.into() }),
+        Some((guest, host)) => {
+            Ok(FileGrant { guest: guest.to_owned(), host: host.into(), public: false })
+        }
     }
 }
 

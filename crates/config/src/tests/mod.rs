@@ -237,7 +237,11 @@ fn every_key_arrives() {
     assert_eq!(program.engine.as_deref(), Some("riscv"));
     assert_eq!(program.args, ["-v", "x y"]);
     assert_eq!(program.env, [("LANG".to_owned(), "C".to_owned())]);
-    let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
+    let grant = |guest: &str, host: &str| FileGrant {
+        guest: guest.into(),
+        host: host.into(),
+        public: false,
+    };
     assert_eq!(program.translate, Translate::Auto);
     assert_eq!((program.libraries, program.directory.as_str()), (false, "/data"));
     assert_eq!(program.files, [grant("/data", "/srv/data"), grant("/etc/tz", "/usr/share/tz")]);

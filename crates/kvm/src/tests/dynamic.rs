@@ -33,7 +33,8 @@ const PATH: &[u8] = b"/lib/interpreter\0";
 fn run(program: Vec<u8>, interpreter: &[u8]) -> Result<Result<u8, Fault>, LoadError> {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("interpreter"), interpreter).unwrap();
-    let grant = FileGrant { guest: "/lib".to_owned(), host: directory.path().to_owned() };
+    let grant =
+        FileGrant { guest: "/lib".to_owned(), host: directory.path().to_owned(), public: false };
     let source = ProgramSource { image: program.into(), files: vec![grant], ..source(&[]) };
     let limits = Limits { memory: 8 << 20, ..Limits::default() };
     KvmEngine::new().execute(&source, &limits, Box::new(std::io::empty()), Arc::new(Quiet))

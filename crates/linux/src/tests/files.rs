@@ -22,9 +22,13 @@ fn granted() -> (tempfile::TempDir, Machine) {
     symlink("loop", root.join("loop")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), 0o666.into()).unwrap();
     let grants = [
-        FileGrant { guest: "/data".into(), host: root },
-        FileGrant { guest: "/etc/one".into(), host: dir.path().join("root/file") },
-        FileGrant { guest: "/data/sub/mounted".into(), host: dir.path().join("root/sub") },
+        FileGrant { guest: "/data".into(), host: root, public: false },
+        FileGrant { guest: "/etc/one".into(), host: dir.path().join("root/file"), public: false },
+        FileGrant {
+            guest: "/data/sub/mounted".into(),
+            host: dir.path().join("root/sub"),
+            public: false,
+        },
     ];
     let machine = Machine::with_files(&grants).unwrap();
     (dir, machine)
@@ -53,7 +57,7 @@ fn granted_files_are_read_through_links_inside() {
 fn the_way_to_a_grant_is_there() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "contents").unwrap();
-    let grant = FileGrant { guest: "/tmp/a/b".into(), host: dir.path().to_owned() };
+    let grant = FileGrant { guest: "/tmp/a/b".into(), host: dir.path().to_owned(), public: false };
     let mut machine = Machine::<false>::with_files(&[grant]).unwrap();
     for path in ["/tmp/a", "/tmp/a/b"] {
         machine.open(path, 0o200_000).unwrap();
@@ -103,8 +107,8 @@ fn a_link_leads_where_the_guest_would_look() {
     symlink(lib.join("deep/real.so"), bin.join("host")).unwrap();
     symlink("/tmp/made", bin.join("scratch")).unwrap();
     let grants = [
-        FileGrant { guest: "/usr/bin".into(), host: bin },
-        FileGrant { guest: "/usr/lib".into(), host: lib },
+        FileGrant { guest: "/usr/bin".into(), host: bin, public: false },
+        FileGrant { guest: "/usr/lib".into(), host: lib, public: false },
     ];
     let mut machine = Machine::<false>::with_files(&grants).unwrap();
     for path in [
@@ -128,6 +132,38 @@ fn a_link_leads_where_the_guest_would_look() {
 }
 
 #[test]
+fn a_public_grant_has_only_what_everybody_may_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    for (path, mode) in [("", 0o755), ("open", 0o711), ("closed", 0o700), ("closed/deep", 0o755)] {
+        fs::create_dir_all(root.join(path)).unwrap();
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (path, mode) in
+        [("public", 0o644), ("private", 0o640), ("open/file", 0o604), ("closed/deep/file", 0o644)]
+    {
+        fs::write(root.join(path), "x").unwrap();
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let one = |guest: &str, host| FileGrant { guest: guest.into(), host, public: true };
+    let grants = [
+        one("/etc/public", root.join("public")),
+        one("/etc/private", root.join("private")),
+        one("/lib", root),
+    ];
+    let mut machine = Machine::<false>::with_files(&grants).unwrap();
+    for path in ["/lib/public", "/lib/open/file", "/lib", "/etc/public"] {
+        machine.open(path, 0).expect(path);
+    }
+    for path in
+        ["/lib/private", "/lib/closed/deep/file", "/lib/closed/deep", "/lib/open", "/etc/private"]
+    {
+        assert_eq!(machine.open(path, 0), Err(Errno::ACCESS), "{path}");
+    }
+}
+
+#[test]
 fn special_files_and_writes_are_refused_in_a_grant() {
     let (_dir, mut machine) = granted();
     assert_eq!(machine.open("/data/fifo", 0), Err(Errno::ACCESS));
@@ -147,7 +183,11 @@ fn special_files_and_writes_are_refused_in_a_grant() {
 
 #[test]
 fn bad_grants_are_refused_at_the_start() {
-    let grant = |guest: &str, host: &str| FileGrant { guest: guest.into(), host: host.into() };
+    let grant = |guest: &str, host: &str| FileGrant {
+        guest: guest.into(),
+        host: host.into(),
+        public: false,
+    };
     for grants in [
         vec![grant("relative", "/")],
         vec![grant("/a/../b", "/")],
@@ -164,7 +204,7 @@ fn bad_grants_are_refused_at_the_start() {
 
 #[test]
 fn the_hosts_own_state_is_no_file() {
-    let grants = [FileGrant { guest: "/host".into(), host: "/".into() }];
+    let grants = [FileGrant { guest: "/host".into(), host: "/".into(), public: false }];
     let mut machine = Machine::<false>::with_files(&grants).unwrap();
     for path in ["/host/proc/self/environ", "/host/proc/version", "/host/dev/zero"] {
         assert_eq!(machine.open(path, 0), Err(Errno::ACCESS), "{path}");
@@ -365,7 +405,7 @@ fn a_granted_link_leads_to_the_grant_that_it_names() {
     std::fs::write(top.join("outside"), "granted by the link only").unwrap();
     let grants: Vec<FileGrant> = ["zones", "local", "lost"]
         .map(|name| top.join(name))
-        .map(|host| FileGrant { guest: host.to_str().unwrap().to_owned(), host })
+        .map(|host| FileGrant { guest: host.to_str().unwrap().to_owned(), host, public: false })
         .into();
     let mut machine = Machine::<false>::with_files(&grants).unwrap();
     let (local, buffer) = (machine.text(&grants[1].guest), machine.put(&[0; 256]));

@@ -37,6 +37,8 @@ const STATE_FILE_SYSTEMS: [u64; 8] = [
 pub(crate) struct Grant {
     root: OwnedFd,
     is_directory: bool,
+    /// Only what every user of the host may read.
+    public: bool,
 }
 
 /// An open file or directory of a grant.
@@ -59,17 +61,17 @@ pub(crate) enum Seen {
 const RETRIES: u32 = 3;
 
 impl Grant {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, public: bool) -> io::Result<Self> {
         let seen = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let kind = HostType::from_raw_mode(fs::fstat(&seen)?.st_mode);
         match kind {
-            HostType::Directory => Ok(Self { root: seen, is_directory: true }),
+            HostType::Directory => Ok(Self { root: seen, is_directory: true, public }),
             HostType::RegularFile => {
                 let root = fs::open(path, read_flags(), Mode::empty())?;
                 if HostType::from_raw_mode(fs::fstat(&root)?.st_mode) != HostType::RegularFile {
                     return Err(Errno::ACCESS.into());
                 }
-                Ok(Self { root, is_directory: false })
+                Ok(Self { root, is_directory: false, public })
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -99,6 +101,9 @@ impl Grant {
     pub(crate) fn open_file(&self, inside: &[u8]) -> Result<HostFile, Errno> {
         if !self.is_directory {
             return if inside.is_empty() {
+                if self.public && !self.is_public(inside, fs::fstat(&self.root)?.st_mode)? {
+                    return Err(Errno::ACCESS);
+                }
                 let fd = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
                 Ok(HostFile { fd, is_directory: false })
             } else {
@@ -114,6 +119,9 @@ impl Grant {
             HostType::Symlink => return Err(Errno::LOOP),
             _ => return Err(Errno::ACCESS),
         };
+        if self.public && !self.is_public(inside, expected.st_mode)? {
+            return Err(Errno::ACCESS);
+        }
         if STATE_FILE_SYSTEMS.contains(&(fs::fstatfs(&seen)?.f_type as u64)) {
             return Err(Errno::ACCESS);
         }
@@ -123,6 +131,22 @@ impl Grant {
             return Err(Errno::ACCESS);
         }
         Ok(HostFile { fd, is_directory })
+    }
+
+    /// Whether every user of the host may read what is at a path with this mode: it, and the
+    /// directories on the way.
+    fn is_public(&self, inside: &[u8], mode: u32) -> Result<bool, Errno> {
+        const READ: u32 = 0o4;
+        const SEARCH: u32 = 0o1;
+        let ends = inside.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let root = (!inside.is_empty()).then_some(0);
+        for end in root.into_iter().chain(ends) {
+            let above = fs::fstat(self.look(&inside[..end])?)?;
+            if above.st_mode & SEARCH == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(mode & READ != 0)
     }
 
     /// The metadata of what a path inside names.

@@ -108,9 +108,8 @@ impl Mounts {
             if list.iter().any(|mount| mount.path == path) {
                 return Err(bad("another grant has the same guest path"));
             }
-            let opened = Grant::open(&grant.host).map_err(|source| StartError::Grant {
-                path: grant.host.display().to_string(),
-                source,
+            let opened = Grant::open(&grant.host, grant.public).map_err(|source| {
+                StartError::Grant { path: grant.host.display().to_string(), source }
             })?;
             let source = match link(grant, grants) {
                 Some(text) if !opened.is_directory() => Source::Link(text),
