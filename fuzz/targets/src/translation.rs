@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Must hold: both end the same way: the same output and exit code, or the same fault at the same
-//! place; at every limit of instructions. (Callers are found through registers, and where an access
-//! faults or instructions run out, one that no instruction reads again may hold an older value.) Code that may look at
+//! place; at every limit of instructions. (Callers are found through registers, and where a load
+//! faults, one that no instruction reads again may hold an older value.) Code that may look at
 //! clocks or at random bytes, now or when it has written itself, only has to end.
 
 use std::{
@@ -81,17 +81,10 @@ fn execute(image: &[u8], instructions: u64, translate: Translate, repeats: bool)
     let stdin = Box::new(std::io::empty());
     let how = RiscvEngine::new().execute(&source, &limits, stdin, console.clone());
     let mut how = how.expect("the file is a good one");
-    match &mut how {
-        Err(Fault::Trap(trap))
-            if matches!(
-                trap.cause,
-                TrapCause::Load | TrapCause::Store | TrapCause::MisalignedAtomic
-            ) =>
-        {
-            trap.backtrace.truncate(1);
-        }
-        Err(Fault::Instructions { backtrace, .. }) => backtrace.truncate(1),
-        _ => {}
+    if let Err(Fault::Trap(trap)) = &mut how
+        && trap.cause == TrapCause::Load
+    {
+        trap.backtrace.truncate(1);
     }
     let output = console.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     End { how, output }

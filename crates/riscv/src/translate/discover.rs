@@ -11,6 +11,7 @@ use super::{
     bounds::Allowance,
     constants::{Constants, SINK, Table},
     registers::Flow,
+    unroll::Apart,
 };
 use crate::isa::{Code, fetch, insn::Insn};
 
@@ -65,6 +66,8 @@ pub(super) struct Block {
     pub(super) end: End,
     /// If it is repeated: the block that a branch to its own address goes to.
     pub(super) again: Option<usize>,
+    /// If it is the first of several rounds: where to go unless their stores are all allowed.
+    pub(super) apart: Option<Apart>,
 }
 
 /// A part of the program that becomes one host function. The first block is where it is called.
@@ -361,6 +364,6 @@ impl<'a> Finder<'a> {
             }
             pc = next;
         };
-        Block { pc: leader, instructions, end, again: None }
+        Block { pc: leader, instructions, end, again: None, apart: None }
     }
 }

@@ -277,6 +277,9 @@ impl<'a> Lowering<'a> {
         if plan.is_checked {
             self.check_budget(index);
         }
+        if let Some(apart) = &block.apart {
+            self.check_rounds(apart);
+        }
         let live = self.plan.live(index, block);
         let alive = self.plan.alive(index, block);
         for (number, insn) in block.instructions.iter().enumerate() {
@@ -345,7 +348,7 @@ fn has_fma() -> bool {
 /// The blocks that the host code of a block jumps to.
 fn followers(block: &Block, plan: &BlockPlan) -> impl Iterator<Item = usize> {
     let calls = matches!(block.end, End::Call { .. } | End::CallRegister { .. });
-    plan.successors.iter().copied().chain(plan.back.filter(|_| calls))
+    plan.successors.iter().copied().chain(plan.back.filter(|_| calls)).chain(plan.apart)
 }
 
 /// How many blocks jump to each.

@@ -21,6 +21,7 @@ use super::{
     lower::{Lowering, THERE},
     measure::{self, Part},
     registers::effects,
+    unroll::{Apart, Range},
 };
 use crate::isa::insn::{Insn, op};
 
@@ -49,7 +50,7 @@ pub(super) struct Fact {
 }
 
 /// The bytes that an instruction accesses, relative to its base register; whether it stores.
-fn access(insn: Insn) -> Option<(i64, i64, bool)> {
+pub(super) fn access(insn: Insn) -> Option<(i64, i64, bool)> {
     let (bytes, is_store) = match insn.op() {
         op::LB | op::LBU => (1, false),
         op::LH | op::LHU => (2, false),
@@ -159,6 +160,30 @@ impl Lowering<'_> {
         self.builder.ins().store(THERE, value, host, offset);
     }
 
+    /// Looks whether the stores of several rounds are allowed, before the first.
+    pub(super) fn check_rounds(&mut self, apart: &Apart) {
+        if !measure::has(Part::StoreChecks) {
+            return;
+        }
+        let other = self.bodies[apart.block];
+        self.owed[apart.block] = Some(self.pending);
+        self.set_cold(other);
+        for Range { register, low, high } in apart.ranges.iter().copied() {
+            let base = self.x(register);
+            let first = self.first(base, low);
+            let is_allowed = self.allows(first);
+            let (inside, go) = (self.builder.create_block(), self.builder.create_block());
+            self.builder.ins().brif(is_allowed, inside, &[], other, &[]);
+            self.begin(inside);
+            let in_page = self.builder.ins().band_imm(first, PAGE as i64 - 1);
+            let most = PAGE as i64 - (high - low);
+            let fits = self.builder.ins().icmp_imm(IntCC::UnsignedLessThanOrEqual, in_page, most);
+            self.builder.ins().brif(fits, go, &[], other, &[]);
+            self.begin(go);
+            self.facts.push(Fact { base, low, high, first });
+        }
+    }
+
     /// Makes sure that a store is allowed; gives its host address.
     fn checked(&mut self, insn: Insn) -> (Value, i32) {
         let Some((offset, bytes, _)) = access(insn) else { unreachable!("no access") };
@@ -224,6 +249,16 @@ impl Lowering<'_> {
         (low, high)
     }
 
+    /// The lowest address of a range.
+    fn first(&mut self, base: Value, low: i64) -> Value {
+        if low == 0 {
+            return self.address_of(base);
+        }
+        let narrow = self.low_word(base);
+        let first = self.builder.ins().iadd_imm(narrow, low);
+        self.builder.ins().uextend(types::I64, first)
+    }
+
     /// Checks the range from `low` to `high` from a base on, in which the current store is.
     fn check(
         &mut self,
@@ -233,12 +268,7 @@ impl Lowering<'_> {
     ) -> Value {
         let length = high - low;
         let narrow = self.low_word(base);
-        let first = if low == 0 {
-            self.address_of(base)
-        } else {
-            let first = self.builder.ins().iadd_imm(narrow, low);
-            self.builder.ins().uextend(types::I64, first)
-        };
+        let first = self.first(base, low);
         if !measure::has(Part::StoreChecks) {
             return first;
         }

@@ -22,6 +22,9 @@ pub(super) const PASSED_SET: Registers = {
     set
 };
 
+/// `ra`, `sp` and `s0`: callers are found through them wherever the code leaves.
+const UNWOUND: Registers = Registers::x(1).and(Registers::x(2)).and(Registers::x(8));
+
 /// From one look at the budget to the next there are at most about this many instructions.
 const LONGEST_PATH: u64 = 192;
 
@@ -45,8 +48,11 @@ pub(super) struct BlockPlan {
     pub(super) is_lazy: bool,
     /// Its address, and the block that a branch to that goes to.
     again: Option<(u64, usize)>,
+    /// Where it may go at its start.
+    pub(super) apart: Option<usize>,
     /// Registers whose values from before it may be read, by it or what follows: all where a way
-    /// leads out of the region. What no instruction reads any more is not kept for anybody.
+    /// leads out of the region. What no instruction reads any more is not kept for anybody, but
+    /// [`UNWOUND`].
     pub(super) alive: Registers,
     /// The same for the blocks outside of loops that may follow.
     alive_outside: Registers,
@@ -211,6 +217,8 @@ impl Plan {
                 let plan = &self.blocks[index];
                 let first = self.live(index, block).first().copied();
                 let passed = first.unwrap_or(PASSED_SET).and_both(PASSED_SET).and(plan.passed);
+                let apart = plan.apart.map(|apart| self.blocks[apart].passed);
+                let passed = passed.and(apart.unwrap_or_default());
                 changed |= passed != plan.passed;
                 self.blocks[index].passed = passed;
             }
@@ -237,6 +245,10 @@ impl Plan {
                 self.blocks[*successor].predecessors += 1;
             }
             self.blocks[index].successors = successors;
+            self.blocks[index].apart = block.apart.as_ref().map(|apart| apart.block);
+            if let Some(apart) = self.blocks[index].apart {
+                self.blocks[apart].predecessors += 1;
+            }
             self.blocks[index].back = match &block.end {
                 End::Call { back, .. } | End::CallRegister { back } => self.at(*back),
                 End::Leave { next: Some(next), .. } => self.at(*next),
@@ -257,7 +269,8 @@ impl Plan {
             stack.push((root, 0));
             while let Some((index, next)) = stack.last_mut() {
                 let plan = &self.blocks[*index];
-                let follower = plan.successors.iter().copied().chain(plan.back).nth(*next);
+                let others = plan.back.into_iter().chain(plan.apart);
+                let follower = plan.successors.iter().copied().chain(others).nth(*next);
                 *next += 1;
                 match follower {
                     Some(follower) if !std::mem::replace(&mut seen[follower], true) => {
@@ -285,6 +298,9 @@ impl Plan {
         for (index, block) in self.blocks.iter().enumerate() {
             for successor in &block.successors {
                 predecessors[*successor].push(index);
+            }
+            if let Some(apart) = block.apart {
+                predecessors[apart].push(index);
             }
         }
         for head in 0..self.blocks.len() {
@@ -401,7 +417,9 @@ impl Plan {
             for &index in self.order.iter().rev() {
                 let (reads, writes) = own[index];
                 let behind = self.alive_behind(index, &region.blocks[index]);
-                let alive = reads.and(behind.without(writes));
+                let apart = self.blocks[index].apart.map(|apart| self.blocks[apart].alive);
+                let alive = reads.and(behind.without(writes)).and(apart.unwrap_or_default());
+                let alive = alive.and(UNWOUND);
                 changed |= alive != self.blocks[index].alive;
                 self.blocks[index].alive = alive;
             }
@@ -429,7 +447,7 @@ impl Plan {
         for insn in block.instructions.iter().rev() {
             let effects = effects(*insn);
             let behind = alive.last().copied().unwrap_or_default();
-            alive.push(behind.without(effects.writes).and(effects.reads));
+            alive.push(behind.without(effects.writes).and(effects.reads).and(UNWOUND));
         }
         alive.reverse();
         alive
@@ -449,6 +467,12 @@ impl Plan {
         while changed {
             changed = false;
             for &index in &self.order {
+                let block = &self.blocks[index];
+                if let (Some(apart), dirty) = (block.apart, block.dirty) {
+                    let all = self.blocks[apart].dirty.and(dirty);
+                    changed |= all != self.blocks[apart].dirty;
+                    self.blocks[apart].dirty = all;
+                }
                 let block = &self.blocks[index];
                 let out =
                     if block.is_lazy { block.dirty.and(written[index]) } else { Registers::NONE };
@@ -487,7 +511,8 @@ impl Plan {
                     continue;
                 }
                 let (needs, sets) = own[index];
-                let needed = needs.and(after.without(sets));
+                let apart = self.blocks[index].apart.map(|apart| self.blocks[apart].needed);
+                let needed = needs.and(after.without(sets)).and(apart.unwrap_or_default());
                 changed |= needed != self.blocks[index].needed;
                 self.blocks[index].needed = needed;
             }

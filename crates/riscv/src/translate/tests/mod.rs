@@ -8,6 +8,7 @@ mod generated;
 mod hostile;
 mod lockstep;
 mod programs;
+mod rounds;
 mod snapshots;
 mod speed;
 mod trace;

@@ -13,6 +13,7 @@ use super::super::{
     discover::Finder,
     lower::{Layout, Surroundings, lower},
     plan::Plan,
+    unroll::unroll,
 };
 use crate::isa::{
     decode::{decode16, decode32, is_short},
@@ -87,7 +88,8 @@ fn show(words: &[u32]) -> String {
     let allowance = Allowance::new(bounds.time, &|| true);
     let mut finder = Finder::new(&space, &code, std::iter::empty(), &allowance);
     finder.starts(u64::from(CODE), 10);
-    let region = finder.region(u64::from(CODE), bounds.region).unwrap();
+    let mut region = finder.region(u64::from(CODE), bounds.region).unwrap();
+    unroll(&mut region);
     let plan = Plan::new(&region);
     let span = code.span().unwrap();
     let around = Surroundings {
