@@ -116,3 +116,55 @@ fn go() {
         counts(&server, "1 hello");
     }
 }
+
+/// Each request gets two words that no request before it got.
+fn never_repeats(server: &Server) {
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let answer = server.get("guest", "/");
+        let words: Vec<String> = answer.text().split(' ').map(str::to_owned).collect();
+        assert_eq!((answer.status(), words.len()), (200, 2), "{answer:?}");
+        for word in words {
+            assert!(!seen.contains(&word), "{word} comes twice");
+            seen.push(word);
+        }
+    }
+}
+
+/// The generator of OpenSSL is seeded when the snapshot is taken.
+const NODE_RANDOM: &str = "
+const crypto = require('crypto');
+crypto.randomBytes(8);
+require('http').createServer((request, response) => {
+  response.end(`${crypto.randomBytes(16).toString('hex')} ${crypto.randomUUID()}`);
+}).listen(3000);
+";
+
+#[test]
+fn node_draws_other_secrets_for_each_request() {
+    if let Some(server) = serve(found("node", &["-p", "process.execPath"]), NODE_RANDOM, "") {
+        never_repeats(&server);
+    }
+}
+
+const PYTHON_RANDOM: &str = "
+import secrets, uuid
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = f'{secrets.token_hex(16)} {uuid.uuid4()}'.encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+secrets.token_hex(16), uuid.uuid4()
+HTTPServer(('', 8000), Handler).serve_forever()
+";
+
+#[test]
+fn python_draws_other_secrets_for_each_request() {
+    let python = found("python3", &["-c", "import sys; print(sys.executable)"]);
+    if let Some(server) = serve(python, PYTHON_RANDOM, "") {
+        never_repeats(&server);
+    }
+}

@@ -7,12 +7,9 @@ use sandtide_engine::Limits;
 
 use crate::{
     Architecture, Host, MemoryError, files::Files, objects::Objects, pause::Pause,
-    signals::Signals, space::AddressSpace, threads::Threads, tracked::Tracked, vfs::Mounts,
-    vfs::Scratch,
+    process_id::ProcessId, signals::Signals, space::AddressSpace, threads::Threads,
+    tracked::Tracked, vfs::Mounts, vfs::Scratch,
 };
-
-/// The process id that every guest sees as its own.
-pub(crate) const PID: u32 = 100;
 
 /// The user and group id that every guest sees as its own.
 pub(crate) const UID: u32 = 1000;
@@ -27,6 +24,7 @@ pub(crate) struct Kernel {
     pub(crate) files: Tracked<Files>,
     pub(crate) objects: Objects,
     pub(crate) pause: Pause,
+    pub(crate) pid: ProcessId,
     /// Something was done to a connection that the host is to see. No part of a snapshot.
     pub(crate) output: bool,
     pub(crate) scratch: Tracked<Scratch>,
@@ -146,6 +144,7 @@ impl Kernel {
         self.files.reset_from(&snapshot.files);
         self.objects.reset_from(&snapshot.objects);
         self.pause = snapshot.pause.clone();
+        self.pid = snapshot.pid.clone();
         self.scratch.reset_from(&snapshot.scratch);
         self.signals.reset_from(&snapshot.signals);
         self.threads.reset_from(&snapshot.threads)

@@ -37,6 +37,7 @@ mod memory;
 mod objects;
 mod pause;
 mod process;
+mod process_id;
 pub mod protocol;
 mod readiness;
 pub mod serve;

@@ -2,7 +2,7 @@
 
 use crate::{
     Errno, SignalInfo,
-    kernel::{Kernel, PID, UID},
+    kernel::{Kernel, UID},
     objects::Alarm,
     readiness::{Edges, Readiness, Source, condition},
     threads::{Event, State},
@@ -199,7 +199,7 @@ impl Kernel {
             self.signals.change().pending &= !bit(signal);
         }
         // `si_pid` and `si_uid` lie where a trap has `si_addr`.
-        let address = u64::from(UID) << 32 | u64::from(PID);
+        let address = u64::from(UID) << 32 | u64::from(self.pid.known());
         Some(SignalInfo { signal, code, address })
     }
 

@@ -207,7 +207,7 @@ table! {
         clock_nanosleep => time::clock_nanosleep, "Real and monotonic, relative and absolute. The time left is not written back after a signal.";
     }
     "Identity and system" {
-        getpid => identity::getpid, "Always 100.";
+        getpid => identity::getpid, "100 up to the snapshot, and another number in each request: OpenSSL seeds itself anew then. For CPython before 3.12 always 100.";
         getppid => identity::getppid, "Always 1.";
         gettid => threads::gettid, "";
         getuid => identity::getuid, "Always 1000.";
@@ -218,7 +218,7 @@ table! {
         getresgid => identity::getresuid, "Always 1000.";
         getgroups => identity::getgroups, "None.";
         getpgid => identity::getpgid, "Of itself.";
-        getpgrp => identity::getpid, "Of itself.";
+        getpgrp => identity::getpid, "As `getpid`.";
         getsid => identity::getpgid, "Of itself.";
         setsid => identity::setsid, "Always `EPERM`: the process leads its session.";
         setpgid => identity::setsid, "Always `EPERM`.";

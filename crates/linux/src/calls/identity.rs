@@ -2,7 +2,7 @@
 
 use crate::{
     Errno, Host, guest,
-    kernel::{Args, CallResult, DONE, Kernel, PID, UID, fail, value},
+    kernel::{Args, CallResult, DONE, Kernel, UID, fail, value},
 };
 
 /// The Linux release that guests are told: one whose calls libcs can expect to be refused.
@@ -13,8 +13,8 @@ macro_rules! release {
 }
 pub(crate) use release;
 
-pub(crate) fn getpid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
-    value(PID)
+pub(crate) fn getpid(kernel: &mut Kernel, host: &mut Host<'_>, _: Args) -> CallResult {
+    value(kernel.pid.get(host.random))
 }
 
 pub(crate) fn getppid(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult {
@@ -39,11 +39,12 @@ pub(crate) fn getgroups(_: &mut Kernel, _: &mut Host<'_>, _: Args) -> CallResult
 }
 
 /// `getpgid`, `getsid` of itself.
-pub(crate) fn getpgid(_: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
-    match args[0] as u32 {
-        0 | PID => value(PID),
-        _ => fail(Errno::SRCH),
+pub(crate) fn getpgid(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    let pid = args[0] as u32;
+    if pid != 0 && !kernel.pid.is(pid) {
+        return fail(Errno::SRCH);
     }
+    value(kernel.pid.get(host.random))
 }
 
 /// `setsid`, `setpgid`: the process leads its group and session already.
@@ -128,7 +129,7 @@ pub(crate) fn prctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Cal
 }
 
 /// A process without capabilities (`capget(2)`).
-pub(crate) fn capget(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+pub(crate) fn capget(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const VERSION_1: u32 = 0x1998_0330;
     const VERSION_2: u32 = 0x2007_1026;
     const VERSION_3: u32 = 0x2008_0522;
@@ -141,7 +142,8 @@ pub(crate) fn capget(_: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallRes
             return if data == 0 { DONE } else { fail(Errno::INVAL) };
         }
     };
-    if !matches!(guest::read_u32(host.memory, header.wrapping_add(4))?, 0 | PID) {
+    let pid = guest::read_u32(host.memory, header.wrapping_add(4))?;
+    if pid != 0 && !kernel.pid.is(pid) {
         return fail(Errno::SRCH);
     }
     if data != 0 {

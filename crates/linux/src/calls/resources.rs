@@ -6,7 +6,7 @@ use crate::{
     Errno, Host,
     calls::time::host_clock,
     guest,
-    kernel::{Args, CallResult, DONE, Kernel, PID, fail},
+    kernel::{Args, CallResult, DONE, Kernel, fail},
 };
 
 /// `RLIM_INFINITY`.
@@ -36,7 +36,7 @@ impl Kernel {
 
 pub(crate) fn prlimit64(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let [pid, resource, new, old, ..] = args;
-    if !matches!(pid as u32, 0 | PID) {
+    if pid as u32 != 0 && !kernel.pid.is(pid as u32) {
         return fail(Errno::SRCH);
     }
     let limit = kernel.resource_limit(resource)?;

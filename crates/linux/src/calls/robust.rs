@@ -2,7 +2,7 @@
 
 use crate::{
     Errno, GuestMemory, Host, guest,
-    kernel::{Args, CallResult, DONE, Kernel, PID, Stop, fail},
+    kernel::{Args, CallResult, DONE, Kernel, Stop, fail},
 };
 
 /// The size of `struct robust_list_head`: first entry, offset of the futex, pending entry.
@@ -26,7 +26,7 @@ pub(crate) fn set_robust_list(kernel: &mut Kernel, _: &mut Host<'_>, args: Args)
 pub(crate) fn get_robust_list(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let index = match args[0] as u32 {
         0 => kernel.threads.running(),
-        tid => kernel.threads.find(tid).or((tid == PID).then_some(0)).ok_or(Errno::SRCH)?,
+        tid => kernel.threads.find(tid).or(kernel.pid.is(tid).then_some(0)).ok_or(Errno::SRCH)?,
     };
     let head = kernel.threads.all()[index].robust_list;
     guest::write_words(host.memory, args[2], &[HEAD_SIZE])?;

@@ -2,7 +2,7 @@
 
 use crate::{
     Architecture, Errno, Host, guest,
-    kernel::{Args, CallResult, DONE, Flow, Kernel, PID, fail, value},
+    kernel::{Args, CallResult, DONE, Flow, Kernel, fail, value},
     signals::{SIGKILL, SIGSTOP, SignalAction, UNBLOCKABLE, number},
     threads::{AlternateStack, Event, Wait, Wake},
 };
@@ -157,10 +157,12 @@ pub(crate) fn sigaltstack(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) 
 
 /// `kill(pid, signal)`.
 pub(crate) fn kill(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
-    const GROUP: u32 = PID.wrapping_neg();
-    match args[0] as u32 {
-        0 | PID | GROUP | u32::MAX => send(kernel, None, args[1]),
-        _ => fail(Errno::SRCH),
+    let pid = args[0] as u32;
+    // Its group has the same number, and is meant by the negative one.
+    if matches!(pid, 0 | u32::MAX) || kernel.pid.is(pid) || kernel.pid.is(pid.wrapping_neg()) {
+        send(kernel, None, args[1])
+    } else {
+        fail(Errno::SRCH)
     }
 }
 
@@ -178,7 +180,7 @@ pub(crate) fn tgkill(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
     if args[0] as i32 <= 0 {
         return fail(Errno::INVAL);
     }
-    if args[0] as u32 != PID {
+    if !kernel.pid.is(args[0] as u32) {
         return fail(Errno::SRCH);
     }
     tkill(kernel, host, [args[1], args[2], 0, 0, 0, 0])

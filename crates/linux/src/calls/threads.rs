@@ -2,7 +2,7 @@
 
 use crate::{
     Architecture, Errno, Host, PAGE, guest,
-    kernel::{Args, CallResult, DONE, Flow, Kernel, NewThread, PID, Stop, fail, value},
+    kernel::{Args, CallResult, DONE, Flow, Kernel, NewThread, Stop, fail, value},
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -125,7 +125,7 @@ impl Kernel {
         match tid as u32 {
             0 => Ok(self.threads.running()),
             // The process stands for its first thread, which may have ended.
-            PID => Ok(0),
+            pid if self.pid.is(pid) => Ok(0),
             tid => self.threads.find(tid).ok_or(Errno::SRCH),
         }
     }

@@ -7,7 +7,7 @@ use rustix::time::ClockId;
 use crate::{
     Architecture, Errno, PAGE, Protection,
     calls::{identity::release, time::host_clock},
-    kernel::{Kernel, PID},
+    kernel::Kernel,
     vfs::Source,
 };
 
@@ -125,15 +125,17 @@ impl Kernel {
                 let used = total.saturating_sub(available) / PAGE;
                 let (before, after) = (" 0".repeat(13), " 0".repeat(28));
                 let (name, threads) = (self.name(), self.threads.count());
+                let pid = self.pid.known();
                 format!(
-                    "{PID} ({name}) R 1 {PID} {PID}{before} {threads} 0 0 {size} {used}{after}\n"
+                    "{pid} ({name}) R 1 {pid} {pid}{before} {threads} 0 0 {size} {used}{after}\n"
                 )
                 .into_bytes()
             }
             Text::Status => format!(
-                "Name:\t{}\nState:\tR (running)\nTgid:\t{PID}\nPid:\t{PID}\nPPid:\t1\nThreads:\t{}\n",
+                "Name:\t{}\nState:\tR (running)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t1\nThreads:\t{}\n",
                 self.name(),
-                self.threads.count()
+                self.threads.count(),
+                pid = self.pid.known()
             )
             .into_bytes(),
             Text::MemoryInfo => format!(

@@ -3,7 +3,7 @@
 
 use crate::{
     Errno, GuestMemory, Host, guest,
-    kernel::{Args, CallResult, DONE, Kernel, PID, UID, fail},
+    kernel::{Args, CallResult, DONE, Kernel, UID, fail},
     objects::{Endpoint, Family, Setting, State},
 };
 
@@ -97,8 +97,10 @@ pub(super) fn getsockopt(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -
         }
         (SOCKET, DOMAIN) => u32::from(socket.family.number()),
         (SOCKET, PEER_CREDENTIALS) if socket.family == Family::Unix => {
-            let credentials: Vec<u8> =
-                [PID, UID, UID].iter().flat_map(|number| number.to_le_bytes()).collect();
+            let credentials: Vec<u8> = [kernel.pid.known(), UID, UID]
+                .iter()
+                .flat_map(|number| number.to_le_bytes())
+                .collect();
             return tell(host.memory, address, length, &credentials);
         }
         (SOCKET, LINGER) => return tell(host.memory, address, length, &[0; 8]),
