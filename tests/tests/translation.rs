@@ -126,6 +126,7 @@ fn a_translation_is_taken_from_the_cache_the_second_time() {
         let server = start(&program, &kept, "");
         let line = settled(&server, 1);
         assert_eq!(field(&line, "from"), Some(from), "{line}");
+        assert_eq!(field(&line, "left"), Some("0"), "{line}");
         assert_eq!(server.get("guest", "/").text(), "Hello, World!\n");
         let hits = u64::from(from == "cache");
         let page = admin(&server, "/metrics");

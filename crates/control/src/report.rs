@@ -70,13 +70,14 @@ pub(crate) fn translated(tenant: &str, version: u64, translation: &Translation) 
         _ => "load",
     };
     let time = milliseconds(translation.time);
-    let Translation { functions, bytes, .. } = translation;
+    let Translation { functions, left, bytes, .. } = translation;
     let Some(shortfall) = &translation.shortfall else {
         tracing::info!(
             target: CONTROL_TARGET,
             tenant,
             version,
             functions,
+            left,
             bytes,
             time,
             from,
@@ -93,6 +94,7 @@ pub(crate) fn translated(tenant: &str, version: u64, translation: &Translation) 
         tenant,
         version,
         functions,
+        left,
         bytes,
         time,
         from,

@@ -9,6 +9,8 @@ pub struct Translation {
     pub state: TranslationState,
     /// Functions of the host that there are for it.
     pub functions: u64,
+    /// Functions that were found and could not be translated: they are interpreted.
+    pub left: u64,
     /// Memory for them and their tables, in bytes; 0 if another program had them before.
     pub bytes: u64,
     /// Processor time that the translation took; of reading it, if it was in the cache.

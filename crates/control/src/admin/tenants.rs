@@ -50,6 +50,7 @@ fn translated(translation: &Translation) -> Value {
     json!({
         "state": translation.state.as_str(),
         "functions": translation.functions,
+        "left": translation.left,
         "bytes": translation.bytes,
         "seconds": translation.time.as_secs_f64(),
         "from_cache": translation.cache == CacheUse::Hit,

@@ -40,6 +40,9 @@ pub(super) struct EntryAt {
 pub(crate) struct Summary {
     /// Regions translated.
     pub(crate) regions: u32,
+    /// Regions that could not be: the places of the guest's registers are not known at each of their
+    /// loads.
+    pub(crate) left: u32,
     /// Guest instructions in them; one may be in several.
     pub(crate) instructions: u32,
     /// The bound that was reached, so that the rest is interpreted.

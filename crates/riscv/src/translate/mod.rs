@@ -173,6 +173,7 @@ pub(crate) fn translate(
         entries.by_ref().take(*count).for_each(|entry| entry.function = function);
     }
     summary.regions = offsets.iter().take(done.len()).flatten().count() as u32;
+    summary.left = done.len() as u32 - summary.regions;
     Some(Artifact { code, sites, summary, ..artifact })
 }
 

@@ -24,6 +24,7 @@ type Tell = Box<dyn FnOnce(&Status) + Send>;
 pub(super) struct Ready {
     pub(super) translation: Translation,
     pub(super) functions: u32,
+    pub(super) left: u32,
     pub(super) _reserved: Reserved,
 }
 
@@ -43,12 +44,12 @@ impl HostCode {
 
     /// Has sandboxes run this from here on. Once.
     pub(super) fn publish(&self, ready: Arc<Ready>) {
-        let functions = ready.functions.into();
+        let (functions, left) = (ready.functions.into(), ready.left.into());
         let result = self.ready.set(ready);
         debug_assert!(result.is_ok(), "a program is translated once");
         self.note(|status| {
             status.state = TranslationState::Translated;
-            status.functions = functions;
+            (status.functions, status.left) = (functions, left);
         });
     }
 

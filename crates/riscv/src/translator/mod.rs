@@ -231,7 +231,7 @@ impl Translator {
             host_code.fall_short(ShortfallReason::Room, what, Some(MORE_ROOM));
             return false;
         };
-        let regions = artifact.summary.regions;
+        let (regions, left) = (artifact.summary.regions, artifact.summary.left);
         let translation = match Translation::new(artifact) {
             Ok(translation) => translation,
             Err(error) => {
@@ -241,7 +241,7 @@ impl Translator {
             }
         };
         if regions > 0 {
-            let ready = Ready { translation, functions: regions, _reserved: reserved };
+            let ready = Ready { translation, functions: regions, left, _reserved: reserved };
             let ready = Arc::new(ready);
             host_code.publish(ready.clone());
             host_code.note(|status| status.bytes = bytes);

@@ -49,7 +49,7 @@ pub(crate) fn artifact() -> Artifact {
         entries: vec![entry(0x1_0000, Some(16), 0), entry(0x1_0002, None, 1)],
         helpers: [1, 2, 3, 4, 5, 6],
         sites: super::sites::Sites::default(),
-        summary: Summary { regions: 1, instructions: 2, reached: Some(Reached::Bytes) },
+        summary: Summary { regions: 1, left: 0, instructions: 2, reached: Some(Reached::Bytes) },
     }
 }
 
