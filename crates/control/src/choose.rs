@@ -119,7 +119,8 @@ fn not_a_program(file: &Path, image: &[u8]) -> ChooseError {
         return error(format!("`{shown}` is source code, not a program"), &hint);
     }
     if !is_elf(image) {
-        let hint = "a program is a static Linux ELF for RISC-V, as `sandtide build` makes it, or for x86-64";
+        let hint = "a program is an ELF file for Linux: a static one for RISC-V, as `sandtide build` makes it, \
+                    or any for x86-64; a script is run by naming its interpreter";
         return error(format!("`{shown}` is not a program (no ELF file)"), hint);
     }
     let what = match (image.get(4), image.get(18..20)) {

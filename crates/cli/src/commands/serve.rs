@@ -228,7 +228,8 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     let image = choose::read(&file)?;
     if !choose::is_elf(&image) && !choose::is_source(&file) {
         let message = format!("`{}` is neither a configuration nor a program", file.display());
-        let hint = "a configuration's name ends in `.toml`; a program is a static Linux ELF";
+        let hint = "a configuration's name ends in `.toml`; a program is an ELF file for Linux; \
+                    a script is served by naming its interpreter, as in `serve -- node server.js`";
         return Err(Hinted::new(message, hint).into());
     }
     let is_dynamic = choose::engine(engines, None, &file, &image)?.is_dynamic(&image);
