@@ -37,7 +37,7 @@ pub use guest::{built, guest};
 pub use log::Log;
 pub use message::{Head, Response};
 pub use server::{Server, Signal};
-pub use tools::has_tools;
+pub use tools::{has_tools, installed};
 
 /// How long a test waits for something that has to happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
