@@ -63,6 +63,72 @@
  * come before `RESPOND` or `BEGIN`. Where one cannot be sent, it is left out.
  */
 #define SANDTIDE_CALL_INFORM 0x535409
+/*
+ * `(block, capacity) -> length`: what reading `file::REQUESTS` does: `NEXT_REQUEST`,
+ * but `-EMSGSIZE` if the block does not fit.
+ */
+#define SANDTIDE_CALL_RECEIVE 0x53540a
+/*
+ * `(buffer, capacity, flags) -> length`: what reading `file::BODY` does: `READ`,
+ * with `file::FLAG_NO_WAIT`.
+ */
+#define SANDTIDE_CALL_FETCH 0x53540b
+/*
+ * `(block, capacity, flags) -> length`: what reading `file::TRAILERS` does:
+ * `TRAILERS`, but `-EMSGSIZE` if the block does not fit.
+ */
+#define SANDTIDE_CALL_FETCH_TRAILERS 0x53540c
+/*
+ * `(message, length, flags) -> length`: what writing to `file::RESPONSE` does: sends
+ * a `message`. With `file::FLAG_GATHER`, `(ranges, count, flags)`.
+ */
+#define SANDTIDE_CALL_SEND 0x53540d
+
+/*
+ * The direct protocol as files, for languages that cannot make guest calls: reading and writing
+ * is all that it takes. Only a sandbox has them. Each read and each write is one guest call; a
+ * file that is open with `O_NONBLOCK` says `EAGAIN` where the call would wait.
+ */
+
+/* Read: the next request, as a `request` block. Waits for it, always. */
+#define SANDTIDE_FILE_REQUESTS "/sandtide/requests"
+/* Read: the request's body. */
+#define SANDTIDE_FILE_BODY "/sandtide/body"
+/*
+ * Read: the request's trailers as a `trailers` block, once the body was read to its
+ * end.
+ */
+#define SANDTIDE_FILE_TRAILERS "/sandtide/trailers"
+/* Write: the response, as a `message` a write. */
+#define SANDTIDE_FILE_RESPONSE "/sandtide/response"
+/* Flag: `-EAGAIN` instead of waiting. */
+#define SANDTIDE_FILE_FLAG_NO_WAIT 1
+/* Flag: the message lies in several places: an array of `{ u64 address, u64 length }`. */
+#define SANDTIDE_FILE_FLAG_GATHER 2
+
+/*
+ * What is written to `file::RESPONSE`: a fixed part, fields, trailers and bytes of the body, one
+ * behind the other. A field is its name and its value, each followed by a NUL.
+ *
+ *   0  u32  kind             a guest call, less `call::BASE`: RESPOND, BEGIN, WRITE, FINISH, INFORM
+ *   4  u32  status           RESPOND, BEGIN, INFORM
+ *   8  u32  fields_length    bytes of fields: headers, or the trailers of a FINISH
+ *  12  u32  trailers_length  bytes of trailers: RESPOND
+ *  16  fields, trailers, then the body: all of it (RESPOND), or a piece
+ */
+
+/* Offset of the kind. */
+#define SANDTIDE_MESSAGE_KIND 0
+/* Offset of the status. */
+#define SANDTIDE_MESSAGE_STATUS 4
+/* Offset of the length of the fields. */
+#define SANDTIDE_MESSAGE_FIELDS_LENGTH 8
+/* Offset of the length of the trailers. */
+#define SANDTIDE_MESSAGE_TRAILERS_LENGTH 12
+/* Size of the fixed part. */
+#define SANDTIDE_MESSAGE_SIZE 16
+/* The longest message, in bytes: a longer body goes in pieces. */
+#define SANDTIDE_MESSAGE_MAX_LENGTH 1048576
 
 /*
  * Events beside requests that a program can handle (`call::HANDLE`). They come as requests

@@ -53,6 +53,18 @@ pub mod call {
     /// `trailers` of the struct are ignored). Up to [`crate::response::MAX_INTERIM`] of them may
     /// come before [`RESPOND`] or [`BEGIN`]. Where one cannot be sent, it is left out.
     pub const INFORM: u64 = BASE + 9;
+    /// `(block, capacity) -> length`: what reading [`crate::file::REQUESTS`] does: [`NEXT_REQUEST`],
+    /// but `-EMSGSIZE` if the block does not fit.
+    pub const RECEIVE: u64 = BASE + 10;
+    /// `(buffer, capacity, flags) -> length`: what reading [`crate::file::BODY`] does: [`READ`],
+    /// with [`crate::file::FLAG_NO_WAIT`].
+    pub const FETCH: u64 = BASE + 11;
+    /// `(block, capacity, flags) -> length`: what reading [`crate::file::TRAILERS`] does:
+    /// [`TRAILERS`], but `-EMSGSIZE` if the block does not fit.
+    pub const FETCH_TRAILERS: u64 = BASE + 12;
+    /// `(message, length, flags) -> length`: what writing to [`crate::file::RESPONSE`] does: sends
+    /// a [`crate::message`]. With [`crate::file::FLAG_GATHER`], `(ranges, count, flags)`.
+    pub const SEND: u64 = BASE + 13;
 
     /// The name of a guest call, for messages; `None` outside the defined numbers.
     pub fn name(number: u64) -> Option<&'static str> {
@@ -67,6 +79,10 @@ pub mod call {
             TRAILERS => "trailers",
             HANDLE => "handle",
             INFORM => "inform",
+            RECEIVE => "receive",
+            FETCH => "fetch",
+            FETCH_TRAILERS => "fetch_trailers",
+            SEND => "send",
             _ => return None,
         })
     }
@@ -75,6 +91,51 @@ pub mod call {
     pub fn is_guest_call(number: u64) -> bool {
         number.wrapping_sub(BASE) < COUNT
     }
+}
+
+/// The direct protocol as files, for languages that cannot make guest calls: reading and writing
+/// is all that it takes. Only a sandbox has them. Each read and each write is one guest call; a
+/// file that is open with `O_NONBLOCK` says `EAGAIN` where the call would wait.
+pub mod file {
+    /// Read: the next request, as a [`crate::request`] block. Waits for it, always.
+    pub const REQUESTS: &str = "/sandtide/requests";
+    /// Read: the request's body.
+    pub const BODY: &str = "/sandtide/body";
+    /// Read: the request's trailers as a [`crate::trailers`] block, once the body was read to its
+    /// end.
+    pub const TRAILERS: &str = "/sandtide/trailers";
+    /// Write: the response, as a [`crate::message`] a write.
+    pub const RESPONSE: &str = "/sandtide/response";
+
+    /// Flag: `-EAGAIN` instead of waiting.
+    pub const FLAG_NO_WAIT: u64 = 1;
+    /// Flag: the message lies in several places: an array of `{ u64 address, u64 length }`.
+    pub const FLAG_GATHER: u64 = 2;
+}
+
+/// What is written to [`file::RESPONSE`]: a fixed part, fields, trailers and bytes of the body, one
+/// behind the other. A field is its name and its value, each followed by a NUL.
+///
+/// ```text
+///   0  u32  kind             a guest call, less `call::BASE`: RESPOND, BEGIN, WRITE, FINISH, INFORM
+///   4  u32  status           RESPOND, BEGIN, INFORM
+///   8  u32  fields_length    bytes of fields: headers, or the trailers of a FINISH
+///  12  u32  trailers_length  bytes of trailers: RESPOND
+///  16  fields, trailers, then the body: all of it (RESPOND), or a piece
+/// ```
+pub mod message {
+    /// Offset of the kind.
+    pub const KIND: usize = 0;
+    /// Offset of the status.
+    pub const STATUS: usize = 4;
+    /// Offset of the length of the fields.
+    pub const FIELDS_LENGTH: usize = 8;
+    /// Offset of the length of the trailers.
+    pub const TRAILERS_LENGTH: usize = 12;
+    /// Size of the fixed part.
+    pub const SIZE: usize = 16;
+    /// The longest message, in bytes: a longer body goes in pieces.
+    pub const MAX_LENGTH: u64 = 1 << 20;
 }
 
 /// Events beside requests that a program can handle ([`call::HANDLE`]). They come as requests

@@ -18,7 +18,10 @@ fn values() -> BTreeMap<&'static str, u64> {
     let mut values = BTreeMap::from(constants! {
         call {
             BASE COUNT VERSION NEXT_REQUEST RESPOND BEGIN WRITE FINISH READ TRAILERS HANDLE INFORM
+            RECEIVE FETCH FETCH_TRAILERS SEND
         }
+        file { FLAG_NO_WAIT FLAG_GATHER }
+        message { KIND STATUS FIELDS_LENGTH TRAILERS_LENGTH SIZE MAX_LENGTH }
         event { SAVE RESTORE ALL }
         request {
             LENGTH VERSION FLAGS ID TIME_NS RANDOM RANDOM_LENGTH BODY_LENGTH METHOD TARGET AUTHORITY
@@ -73,6 +76,13 @@ fn header() -> String {
             writeln!(out, "\n{}", comment(&docs)).unwrap();
         } else if let Some(rest) = line.strip_prefix("pub const ") {
             let name = rest.split(':').next().unwrap();
+            let prefix = module.to_uppercase();
+            if let Some((_, text)) = rest.split_once(": &str = ") {
+                let text = text.trim_end_matches(';');
+                writeln!(out, "{}#define SANDTIDE_{prefix}_{name} {text}", comment(&docs)).unwrap();
+                docs.clear();
+                continue;
+            }
             let key = format!("{module}::{name}");
             let value = values.get(key.as_str()).unwrap_or_else(|| {
                 panic!("`{key}` is missing from the table at the top of this test")
@@ -82,7 +92,6 @@ fn header() -> String {
                 _ if *value > u64::from(u32::MAX) => format!("{value:#x}ULL"),
                 _ => value.to_string(),
             };
-            let prefix = module.to_uppercase();
             writeln!(out, "{}#define SANDTIDE_{prefix}_{name} {value}", comment(&docs)).unwrap();
             seen += 1;
         }

@@ -73,6 +73,8 @@ pub(crate) enum Flow {
     ThreadExit(u8),
     /// The process ends.
     Exit(u8),
+    /// The system call is this guest call.
+    GuestCall { number: u64, args: Args },
 }
 
 /// How a new thread differs from its maker.

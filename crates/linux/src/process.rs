@@ -105,6 +105,7 @@ impl<C: Cpu> Process<C> {
                 return Action::Resched;
             }
             Ok(Flow::Exit(code)) => return Action::Exit(code),
+            Ok(Flow::GuestCall { number, args }) => return Action::GuestCall { number, args },
         }
         let thread = self.kernel.threads.current();
         if thread.call_deadline.is_some() || thread.timed_out {

@@ -102,6 +102,7 @@ impl Kernel {
             Node::Console(_) => Readiness::constant(condition::OUTPUT),
             Node::Stdin => Readiness::constant(condition::INPUT),
             Node::Device(_)
+            | Node::Exchange(_)
             | Node::Text(_)
             | Node::Host(_)
             | Node::Scratch(_)

@@ -81,7 +81,9 @@ pub(crate) fn epoll_ctl(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) ->
     let description = kernel.files.description_of(fd)?;
     let index = kernel.epoll_of(set)?;
     let target = match &kernel.files.get(fd)?.node {
-        Node::Device(_) | Node::Text(_) | Node::Host(_) => return fail(Errno::PERM),
+        Node::Device(_) | Node::Exchange(_) | Node::Text(_) | Node::Host(_) => {
+            return fail(Errno::PERM);
+        }
         Node::Scratch(_) | Node::MountDirectory => return fail(Errno::PERM),
         Node::Epoll(target) => Some(*target),
         _ => None,

@@ -92,6 +92,7 @@ impl Kernel {
             },
             Target::File { mount } => match &fixed.mounts.get(*mount).source {
                 Source::Device(device) => Node::Device(*device),
+                Source::Exchange(file) if file.can_open(given) => Node::Exchange(*file),
                 Source::Text(text) if !writes => Node::Text(Arc::new(self.text(*text, available))),
                 Source::Link(_) if exclusive => return Err(Errno::EXIST),
                 Source::Link(_) => return Err(Errno::LOOP),

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use sandtide_abi::file::FLAG_GATHER;
+
 use crate::{
     Errno, GuestMemory, Host,
-    calls::{network, socket},
+    calls::{exchange, network, socket},
     files::flags,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Kernel, Stop, fail, value},
@@ -35,13 +37,20 @@ pub(crate) fn preadv(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
 
 pub(crate) fn write(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let range = single(args[1], args[2])?;
-    // Few programs write what is left when a connection takes a part of it.
     let whole = [Range { length: args[2], ..range[0] }];
-    let is_connection = matches!(kernel.files.get(args[0])?.node, Node::Endpoint(_));
+    // Few programs write what is left when a connection takes a part of it.
+    let is_connection = match kernel.files.get(args[0])?.node {
+        Node::Exchange(file) => return exchange::write(kernel, args, file, 0),
+        Node::Endpoint(_) => true,
+        _ => false,
+    };
     transfer_out(kernel, host, args[0], if is_connection { &whole } else { &range }, None)
 }
 
 pub(crate) fn writev(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
+    if let Node::Exchange(file) = kernel.files.get(args[0])?.node {
+        return exchange::write(kernel, args, file, FLAG_GATHER);
+    }
     let ranges = guest::ranges(host.memory, args[1], args[2])?;
     transfer_out(kernel, host, args[0], &ranges, None)
 }
@@ -116,6 +125,9 @@ fn transfer_in(
     if let Node::Endpoint(_) = node {
         return network::receive(kernel, host.memory, fd, ranges, 0).map(network::Received::flow);
     }
+    if let Node::Exchange(file) = node {
+        return exchange::read(file, ranges, !nonblock);
+    }
     if let Node::Socket(index) = node {
         return socket::read(kernel, host.memory, index, ranges, !nonblock);
     }
@@ -182,8 +194,10 @@ fn read_part(
         Node::MountDirectory => Err(Errno::ISDIR.into()),
         Node::Timer(index) => read_timer(kernel, host.memory, *index, range),
         Node::Signals(mask) => super::signalfd::read(kernel, host.memory, *mask, range),
-        // Sockets are read whole.
-        Node::Epoll(_) | Node::Socket(_) | Node::Endpoint(_) => Err(Errno::INVAL.into()),
+        // These are read whole.
+        Node::Exchange(_) | Node::Epoll(_) | Node::Socket(_) | Node::Endpoint(_) => {
+            Err(Errno::INVAL.into())
+        }
         Node::Console(_) | Node::PipeWriter(_) => Err(Errno::BADF.into()),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     calls::{files::WORKING_DIRECTORY, time::host_clock},
     guest,
     kernel::{Args, CallResult, DONE, Kernel, Stop, fail, value},
-    vfs::{Device, FileType, Node, Place, Source, Stat, Target},
+    vfs::{Device, ExchangeFile, FileType, Node, Place, Source, Stat, Target},
 };
 
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
@@ -28,6 +28,11 @@ pub(super) fn now() -> (i64, u32) {
 fn device_stat(device: Device, inode: u64) -> Stat {
     let kind = FileType::Character;
     Stat { device_number: device.number(), ..Stat::synthetic(kind, 0o666, inode) }
+}
+
+fn exchange_stat(file: ExchangeFile, inode: u64) -> Stat {
+    let kind = FileType::Character;
+    Stat { device_number: file.number(), ..Stat::synthetic(kind, file.permissions(), inode) }
 }
 
 impl Kernel {
@@ -55,6 +60,7 @@ impl Kernel {
                 let inode = MOUNT_INODES + *mount as u64;
                 match &mounts.get(*mount).source {
                     Source::Device(device) => device_stat(*device, inode),
+                    Source::Exchange(file) => exchange_stat(*file, inode),
                     Source::Link(text) => Stat {
                         size: text.len() as u64,
                         ..Stat::synthetic(FileType::Link, 0o777, inode)
@@ -86,6 +92,7 @@ impl Kernel {
                 Stat::synthetic(FileType::Anonymous, 0o600, MOUNT_INODES - 2)
             }
             Node::Device(device) => device_stat(*device, MOUNT_INODES - 1),
+            Node::Exchange(file) => exchange_stat(*file, MOUNT_INODES - 1),
             Node::Text(_) => Stat::synthetic(FileType::Regular, 0o444, MOUNT_INODES - 1),
             Node::Host(file) => file.stat()?,
             Node::Scratch(id) => self.scratch.stat(*id)?,

@@ -2,6 +2,7 @@
 
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
+mod exchange;
 pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod identity;

@@ -1,6 +1,7 @@
 //! The direct protocol: guest calls, as `sandtide_abi` lays them down, for every engine.
 
 mod fields;
+mod message;
 mod request;
 mod response;
 
@@ -10,7 +11,7 @@ mod tests;
 use std::task::{Context, Poll};
 
 use rand::RngCore;
-use sandtide_abi::{call, event};
+use sandtide_abi::{call, event, file};
 use sandtide_engine::{BodyError, Events, Exchange, Fault, Outcome};
 
 use crate::memory::{GuestMemory, MemoryError};
@@ -32,6 +33,8 @@ pub enum GuestCall {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GuestCalls {
     delivered: bool,
+    /// The result of the call that ends the exchange.
+    ended: u64,
 }
 
 /// What a guest call works on.
@@ -46,9 +49,11 @@ pub struct GuestCallContext<'a, 'cx, M: ?Sized> {
     pub random: &'a mut dyn RngCore,
 }
 
+const EAGAIN: u64 = 11;
 const EFAULT: u64 = 14;
 const EINVAL: u64 = 22;
 const ENOSYS: u64 = 38;
+const EMSGSIZE: u64 = 90;
 const ECONNRESET: u64 = 104;
 
 /// A result that says what went wrong, as Linux does.
@@ -107,10 +112,15 @@ impl GuestCalls {
         arguments: [u64; 6],
         context: &mut GuestCallContext<'_, '_, M>,
     ) -> GuestCall {
-        let [first, second, ..] = arguments;
+        let [first, second, flags, ..] = arguments;
+        let patiently = |result| match result {
+            Ok(GuestCall::Wait) if flags & file::FLAG_NO_WAIT != 0 => Ok(errno(EAGAIN)),
+            result => result,
+        };
         let result = match number {
             call::VERSION => return GuestCall::Return(sandtide_abi::VERSION),
             call::NEXT_REQUEST => self.next_request(first, second, context),
+            call::RECEIVE => self.next_request(first, second, context).map(|end| fit(end, second)),
             // The host has asked already what the program handles.
             call::HANDLE => Err(misuse(number, "the program waits for requests already")),
             _ if !self.delivered && call::name(number).is_some() => {
@@ -123,9 +133,32 @@ impl GuestCalls {
             call::FINISH => response::finish(first, second, context),
             call::READ => read(first, second, context),
             call::TRAILERS => request::write_trailers(first, second, context),
+            call::FETCH => patiently(read(first, second, context)),
+            call::FETCH_TRAILERS => patiently(request::write_trailers(first, second, context))
+                .map(|end| fit(end, second)),
+            call::SEND => patiently(self.send(first, second, flags, context)),
             _ => return errno(ENOSYS),
         };
         result.unwrap_or_else(|end| end)
+    }
+
+    /// `SEND`: a message.
+    fn send<M: GuestMemory + ?Sized>(
+        &mut self,
+        address: u64,
+        length: u64,
+        flags: u64,
+        context: &mut GuestCallContext<'_, '_, M>,
+    ) -> Result<GuestCall, GuestCall> {
+        let message = message::read(address, length, flags, context.memory)?;
+        let end = message::send(&message, &mut context.exchange.response)?;
+        self.ended = message.len() as u64;
+        Ok(end)
+    }
+
+    /// The result of the call that has ended the exchange, for a guest that goes on behind it.
+    pub fn result_of_end(&self) -> u64 {
+        self.ended
     }
 
     fn next_request<M: GuestMemory + ?Sized>(
@@ -147,6 +180,14 @@ impl GuestCalls {
         let length = request::write(block, capacity, context)?;
         self.delivered = length <= capacity;
         Ok(GuestCall::Return(length))
+    }
+}
+
+/// To whoever reads a file, a block that does not fit is an error.
+fn fit(end: GuestCall, capacity: u64) -> GuestCall {
+    match end {
+        GuestCall::Return(length) if length > capacity => errno(EMSGSIZE),
+        end => end,
     }
 }
 

@@ -5,8 +5,8 @@ use std::task::Waker;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use rand::{SeedableRng, rngs::StdRng};
-use sandtide_abi::{call, field, request, response};
-use sandtide_engine::{ExchangeId, RequestBody};
+use sandtide_abi::{call, field, file, message, request, response};
+use sandtide_engine::{BodySource, ExchangeId, Frame, RequestBody};
 
 use super::{
     fields::{u32_at, u64_at},
@@ -78,9 +78,13 @@ impl Guest {
     }
 
     fn call(&mut self, number: u64, [first, second]: [u64; 2]) -> GuestCall {
+        self.call3(number, [first, second, 0])
+    }
+
+    fn call3(&mut self, number: u64, [first, second, third]: [u64; 3]) -> GuestCall {
         self.calls.call(
             number,
-            [first, second, 0, 0, 0, 0],
+            [first, second, third, 0, 0, 0],
             &mut GuestCallContext {
                 memory: &mut self.memory,
                 exchange: &mut self.exchange,
@@ -97,8 +101,12 @@ impl Guest {
         }
     }
 
-    fn fault(&mut self, number: u64, arguments: [u64; 2]) -> String {
-        match self.call(number, arguments) {
+    fn fault(&mut self, number: u64, [first, second]: [u64; 2]) -> String {
+        self.fault3(number, [first, second, 0])
+    }
+
+    fn fault3(&mut self, number: u64, arguments: [u64; 3]) -> String {
+        match self.call3(number, arguments) {
             GuestCall::Ended(Outcome::Fault(fault)) => fault.to_string(),
             other => panic!("{other:?}"),
         }
@@ -345,4 +353,133 @@ fn a_full_response_makes_the_guest_wait() {
     assert!(matches!(guest.call(call::WRITE, [BASE, 1]), GuestCall::Wait));
     guest.exchange.response.take_data();
     assert_eq!(guest.value(call::WRITE, [BASE, 1]), 0);
+}
+
+/// A message with these fields and this rest.
+fn message(kind: u64, status: u32, fields: &[u8], trailers: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; message::SIZE];
+    let lengths = [fields.len() as u32, trailers.len() as u32];
+    let words = [(kind - call::BASE) as u32, status, lengths[0], lengths[1]];
+    for (at, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *at = word.to_le_bytes();
+    }
+    [bytes.as_slice(), fields, trailers, rest].concat()
+}
+
+#[test]
+fn a_message_is_a_whole_response() {
+    let mut guest = Guest::delivered();
+    let fields = b"set-cookie\0a=1\0set-cookie\0b\0";
+    let sent = message(call::RESPOND, 201, fields, b"x-sum\x007\0", b"body");
+    guest.memory.put(BASE, &sent);
+    // In two places.
+    let ranges = [BASE, 20, BASE + 20, sent.len() as u64 - 20];
+    guest.memory.put(BASE + 0x1000, &ranges.map(u64::to_le_bytes).concat());
+    let end = guest.call3(call::SEND, [BASE + 0x1000, 2, file::FLAG_GATHER]);
+    assert!(matches!(end, GuestCall::Ended(Outcome::Done)), "{end:?}");
+    assert_eq!(guest.calls.result_of_end(), sent.len() as u64);
+    let response = &mut guest.exchange.response;
+    let head = response.take_head().unwrap();
+    assert_eq!((head.status.as_u16(), head.headers.len()), (201, 2));
+    assert_eq!(response.take_data().as_deref(), Some(&b"body"[..]));
+    assert_eq!(response.take_trailers().unwrap()["x-sum"], "7");
+}
+
+#[test]
+fn messages_are_pieces_of_a_response() {
+    let mut guest = Guest::delivered();
+    let (parts, ()) = Request::get("/").body(()).unwrap().into_parts();
+    guest.exchange = Exchange::new(ExchangeId(7), parts, RequestBody::empty(), u64::MAX);
+    let mut send = |kind, status, fields: &[u8], rest: &[u8], flags| {
+        let sent = message(kind, status, fields, b"", rest);
+        guest.memory.put(BASE, &sent);
+        guest.call3(call::SEND, [BASE, sent.len() as u64, flags])
+    };
+    assert!(matches!(send(call::INFORM, 103, b"link\0<a>\0", b"", 0), GuestCall::Return(25)));
+    assert!(matches!(send(call::BEGIN, 200, b"", b"a", 0), GuestCall::Return(17)));
+    let full = vec![b'b'; 0x3000];
+    for _ in 0..6 {
+        send(call::WRITE, 0, b"", &full, 0);
+    }
+    assert!(matches!(send(call::WRITE, 0, b"", b"c", 0), GuestCall::Wait));
+    let no_wait = send(call::WRITE, 0, b"", b"c", file::FLAG_NO_WAIT);
+    assert!(matches!(no_wait, GuestCall::Return(value) if value == EAGAIN.wrapping_neg()));
+    let end = send(call::FINISH, 0, b"x\0y\0", b"", 0);
+    assert!(matches!(end, GuestCall::Ended(Outcome::Done)), "{end:?}");
+    assert_eq!(guest.exchange.response.written(), 1 + 6 * 0x3000);
+}
+
+#[test]
+fn broken_messages_are_faults() {
+    let field = |name: &str| [name.as_bytes(), b"\0v\0"].concat();
+    let many: Vec<u8> = field("x").repeat(field::MAX_COUNT as usize + 1);
+    let long = [b"x\0".to_vec(), vec![b'v'; field::MAX_BYTES], vec![0]].concat();
+    let cases: [(Vec<u8>, &str); 11] = [
+        (vec![0; 15], "fixed part"),
+        (message(call::HANDLE, 0, b"", b"", b""), "no kind 8"),
+        (message(call::RESPOND, 200, b"a", b"", b""), "no NUL"),
+        (message(call::RESPOND, 200, b"a\0", b"", b""), "no value"),
+        (message(call::RESPOND, 200, b"a b\0c\0", b"", b""), "no field name"),
+        (message(call::RESPOND, 200, b"a\0\r\n\0", b"", b""), "no field may have"),
+        (message(call::RESPOND, 200, &many, b"", b""), "more than 256 fields"),
+        (message(call::RESPOND, 200, &long, b"", b""), "bytes of fields"),
+        (message(call::RESPOND, 99, b"", b"", b""), "99"),
+        (message(call::WRITE, 0, b"", b"", b""), "no status yet"),
+        (message(call::RESPOND, 200, b"ab\0c\0", b"", b"")[..18].to_vec(), "end behind"),
+    ];
+    for (sent, expected) in cases {
+        let mut guest = Guest::delivered();
+        guest.memory.0.resize(0x40000, 0);
+        guest.memory.put(BASE, &sent);
+        match guest.call3(call::SEND, [BASE, sent.len() as u64, 0]) {
+            GuestCall::Ended(Outcome::Fault(fault)) => {
+                assert!(fault.to_string().contains(expected), "{fault}: {expected}");
+            }
+            other => panic!("{expected}: {other:?}"),
+        }
+        assert!(!guest.exchange.response.is_begun());
+    }
+}
+
+#[test]
+fn a_message_has_a_longest_length() {
+    let mut guest = Guest::delivered();
+    let errno = |end| match end {
+        GuestCall::Return(value) => (value as i64).wrapping_neg() as u64,
+        other => panic!("{other:?}"),
+    };
+    let too_long = message::MAX_LENGTH + 1;
+    assert_eq!(errno(guest.call3(call::SEND, [BASE, too_long, 0])), EMSGSIZE);
+    assert_eq!(errno(guest.call3(call::SEND, [BASE, u64::MAX, 0])), EMSGSIZE);
+    let ranges = [0, u64::MAX, 0, u64::MAX].map(u64::to_le_bytes).concat();
+    guest.memory.put(BASE, &ranges);
+    assert_eq!(errno(guest.call3(call::SEND, [BASE, 2, file::FLAG_GATHER])), EMSGSIZE);
+    assert_eq!(errno(guest.call3(call::SEND, [0, 64, 0])), EFAULT);
+    assert_eq!(errno(guest.call3(call::SEND, [0, 1, file::FLAG_GATHER])), EFAULT);
+    assert!(guest.fault3(call::SEND, [BASE, 1025, file::FLAG_GATHER]).contains("1025 ranges"));
+}
+
+/// A client that sends nothing.
+struct Silence;
+
+impl BodySource for Silence {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn a_file_says_what_does_not_fit_and_what_would_wait() {
+    let mut guest = Guest::new(Request::get("/"), RequestBody::streaming(Box::new(Silence), None));
+    let negated = |errno: u64| errno.wrapping_neg() as i64;
+    assert_eq!(guest.value(call::RECEIVE, [BASE, 10]), negated(EMSGSIZE));
+    assert!(guest.value(call::RECEIVE, [BASE, 0x1000]) > 104);
+    let fetch = guest.call3(call::FETCH, [BASE, 10, file::FLAG_NO_WAIT]);
+    assert!(matches!(fetch, GuestCall::Return(value) if value == EAGAIN.wrapping_neg()));
+    assert!(matches!(guest.call3(call::FETCH, [BASE, 10, 0]), GuestCall::Wait));
+    assert!(matches!(guest.call3(call::FETCH_TRAILERS, [BASE, 10, 0]), GuestCall::Wait));
+
+    let mut guest = Guest::delivered();
+    assert_eq!(guest.value(call::FETCH_TRAILERS, [BASE, 7]), negated(EMSGSIZE));
+    assert_eq!(guest.value(call::FETCH_TRAILERS, [BASE, 8]), 8);
 }

@@ -71,9 +71,8 @@ fn reach<M: Machine>(
 ) -> Result<Ready, Unready<M::End>> {
     loop {
         match machine.run(bounds, console, None)? {
-            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => {
-                let call = settle(machine, arguments, calls, bounds, console)?;
-                return Ok(Ready::Direct(call));
+            Stop::GuestCall { number, arguments } if asks(number) => {
+                return settle(machine, (number, arguments), calls, bounds, console);
             }
             Stop::GuestCall { number, arguments } => match calls.call(number, arguments) {
                 Some(result) => machine.parts().process.cpu().set_result(result),
@@ -95,17 +94,22 @@ fn reach<M: Machine>(
     }
 }
 
+/// Whether a guest call asks for a request.
+fn asks(number: u64) -> bool {
+    matches!(number, call::NEXT_REQUEST | call::RECEIVE)
+}
+
 /// Lets the other threads of a program run until all of them wait, so that no work of theirs is
 /// done again for every request.
 fn settle<M: Machine>(
     machine: &mut M,
-    arguments: [u64; 6],
+    (number, arguments): (u64, [u64; 6]),
     calls: &mut Booting,
     bounds: &mut M::Bounds<'_>,
     console: &dyn Console,
-) -> Result<[u64; 6], Unready<M::End>> {
+) -> Result<Ready, Unready<M::End>> {
     if machine.parts().process.threads() == 1 {
-        return Ok(arguments);
+        return Ok(Ready::Direct { number, arguments });
     }
     machine.wait_for_host()?;
     let enough = Instant::now() + SETTLE;
@@ -127,7 +131,9 @@ fn settle<M: Machine>(
     machine.parts().process.wake_host_waiters();
     loop {
         match machine.run(bounds, console, None)? {
-            Stop::GuestCall { number: call::NEXT_REQUEST, arguments } => return Ok(arguments),
+            Stop::GuestCall { number, arguments } if asks(number) => {
+                return Ok(Ready::Direct { number, arguments });
+            }
             Stop::GuestCall { .. } => machine.wait_for_host()?,
             Stop::Sliced => M::renew(bounds),
             Stop::Output => {}

@@ -8,8 +8,14 @@ use crate::{Connection, Listener};
 /// How a program waits for its first request, where its snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
-    /// In the guest call for a request, with these arguments.
-    Direct([u64; 6]),
+    /// In a guest call for a request.
+    Direct {
+        /// [`call::NEXT_REQUEST`](sandtide_abi::call::NEXT_REQUEST), or
+        /// [`call::RECEIVE`](sandtide_abi::call::RECEIVE).
+        number: u64,
+        /// Its arguments.
+        arguments: [u64; 6],
+    },
     /// For a connection.
     Sockets {
         /// Where it waits.
@@ -32,7 +38,7 @@ impl Delivery {
     /// For a sandbox that is at the snapshot.
     pub fn new(ready: &Ready) -> Self {
         match ready {
-            Ready::Direct(call) => Self::Direct(Direct::new(*call)),
+            Ready::Direct { number, arguments } => Self::Direct(Direct::new((*number, *arguments))),
             Ready::Sockets { listener, connection } => {
                 Self::Sockets(Box::new(Sockets::new(*listener, *connection)))
             }

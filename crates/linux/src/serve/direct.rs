@@ -1,6 +1,5 @@
 //! Requests by guest calls: the direct protocol.
 
-use sandtide_abi::call;
 use sandtide_engine::{Console, EngineError, Fault, Outcome, Progress, Turn};
 
 use super::{Machine, Parts, Served, Stop};
@@ -21,8 +20,8 @@ pub struct Direct {
 }
 
 impl Direct {
-    pub(super) fn new(waiting_call: [u64; 6]) -> Self {
-        let pending = Some((call::NEXT_REQUEST, waiting_call));
+    pub(super) fn new(waiting: (u64, [u64; 6])) -> Self {
+        let pending = Some(waiting);
         Self { calls: GuestCalls::default(), pending, waited: false }
     }
 
@@ -87,7 +86,7 @@ impl Direct {
             }
             GuestCall::Ended(outcome) => {
                 // A sandbox that is kept goes on behind its answer.
-                process.cpu().set_result(0);
+                process.cpu().set_result(self.calls.result_of_end());
                 return Ok(Some(Served::Progress(Progress::Ended(outcome))));
             }
             GuestCall::MemoryLimit => return Ok(Some(Served::Over(M::MEMORY))),

@@ -2,9 +2,11 @@
 
 use std::{fs, os::unix::fs::symlink};
 
+use sandtide_abi::{call, file};
 use sandtide_engine::Stream;
 
 use super::*;
+use crate::files::flags;
 
 /// A directory with links that try to leave it, beside a file that must stay out of reach.
 fn granted() -> (tempfile::TempDir, Machine) {
@@ -257,7 +259,10 @@ fn the_files_of_proc_have_what_programs_look_for() {
 #[test]
 fn directories_list_files_and_mounts() {
     let (_dir, mut machine) = granted();
-    assert_eq!(names(&mut machine, "/"), [".", "..", "data", "dev", "etc", "proc", "sys", "tmp"]);
+    assert_eq!(
+        names(&mut machine, "/"),
+        [".", "..", "data", "dev", "etc", "proc", "sandtide", "sys", "tmp"]
+    );
     assert_eq!(names(&mut machine, "/etc"), [".", "..", "one"]);
     assert_eq!(names(&mut machine, "/data/sub"), [".", "..", "deep", "inner", "mounted", "out"]);
     machine.open("/tmp/new", 0o102).unwrap();
@@ -418,4 +423,40 @@ fn a_granted_link_leads_to_the_grant_that_it_names() {
     assert_eq!(machine.call("readlinkat", &[here, lost, buffer, 256]), Err(Errno::INVAL));
     let file = machine.open(&grants[2].guest, 0).unwrap();
     assert_eq!(machine.read(file, 64).unwrap(), b"granted by the link only");
+}
+
+#[test]
+fn the_files_of_the_direct_protocol_are_guest_calls() {
+    let mut machine = Machine::new();
+    let buffer = machine.put(&[0; 64]);
+    let ranges = machine.words(&[buffer, 0, buffer, 8]);
+    let call = |number, args: [u64; 3]| {
+        let [first, second, flags] = args;
+        Action::GuestCall { number, args: [first, second, flags, 0, 0, 0] }
+    };
+    for (path, number) in [
+        (file::REQUESTS, call::RECEIVE),
+        (file::BODY, call::FETCH),
+        (file::TRAILERS, call::FETCH_TRAILERS),
+    ] {
+        assert_eq!(machine.open(path, 1), Err(Errno::ACCESS));
+        assert_eq!(machine.open(path, 2), Err(Errno::ACCESS));
+        let fd = machine.open(path, 0).unwrap();
+        assert_eq!(machine.action("read", &[fd, buffer, 64]), call(number, [buffer, 64, 0]));
+        assert_eq!(machine.action("readv", &[fd, ranges, 2]), call(number, [buffer, 8, 0]));
+        assert_eq!(machine.call("read", &[fd, buffer, 0]), Ok(0));
+        assert_eq!(machine.write(fd, b"x"), Err(Errno::BADF));
+        let fd = machine.open(path, u64::from(flags::NONBLOCK)).unwrap();
+        let no_wait = call(number, [buffer, 64, file::FLAG_NO_WAIT]);
+        assert_eq!(machine.action("read", &[fd, buffer, 64]), no_wait);
+        assert_eq!(machine.call("pread64", &[fd, buffer, 64, 0]), Err(Errno::SPIPE));
+    }
+    assert_eq!(machine.open(file::RESPONSE, 0), Err(Errno::ACCESS));
+    let fd = machine.open(file::RESPONSE, 0o1101).unwrap();
+    let write = machine.action("write", &[fd, buffer, 16]);
+    assert_eq!(write, call(call::SEND, [buffer, 16, 0]));
+    let write = machine.action("writev", &[fd, ranges, 2]);
+    assert_eq!(write, call(call::SEND, [ranges, 2, file::FLAG_GATHER]));
+    assert_eq!(machine.read(fd, 1), Err(Errno::BADF));
+    assert_eq!(machine.call("pwrite64", &[fd, buffer, 16, 0]), Err(Errno::SPIPE));
 }

@@ -1,5 +1,6 @@
 //! The one tree of files that a guest sees: grants, scratch area, devices and a few texts.
 
+mod exchange;
 mod grants;
 mod listing;
 mod path;
@@ -15,6 +16,7 @@ use std::{
 
 use sandtide_engine::{FileGrant, Stream};
 
+pub(crate) use exchange::ExchangeFile;
 pub(crate) use grants::{Grant, HostFile, Seen};
 pub(crate) use listing::{Listing, Origin, write_entries};
 pub(crate) use path::{Place, Target, join, split};
@@ -30,6 +32,8 @@ pub(crate) enum Node {
     Stdin,
     Console(Stream),
     Device(Device),
+    /// A part of the exchange that the sandbox serves.
+    Exchange(ExchangeFile),
     /// A text that was made when it was opened.
     Text(Arc<Vec<u8>>),
     Host(Arc<HostFile>),
@@ -57,6 +61,7 @@ pub(crate) enum Source {
     Grant(Grant),
     Scratch,
     Device(Device),
+    Exchange(ExchangeFile),
     Text(Text),
     /// A symbolic link.
     Link(Vec<u8>),
@@ -192,7 +197,7 @@ impl Source {
             Self::Grant(grant) if grant.is_directory() => FileType::Directory,
             Self::Scratch => FileType::Directory,
             Self::Grant(_) | Self::Text(_) => FileType::Regular,
-            Self::Device(_) => FileType::Character,
+            Self::Device(_) | Self::Exchange(_) => FileType::Character,
             Self::Link(_) => FileType::Link,
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     Architecture, Errno, PAGE, Protection,
     calls::{identity::release, time::host_clock},
     kernel::Kernel,
-    vfs::Source,
+    vfs::{ExchangeFile, Source},
 };
 
 /// A device.
@@ -81,6 +81,7 @@ pub(super) fn mounts(
         ("/sys/devices/system/cpu/possible", Source::Text(Text::Processors)),
     ]
     .into_iter()
+    .chain(ExchangeFile::ALL.map(|file| (file.path(), Source::Exchange(file))))
     .chain(databases)
 }
 
