@@ -1,7 +1,9 @@
 //! Where the standard output and error of a guest go.
 
+use serde::{Deserialize, Serialize};
+
 /// Which of a guest's two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stream {
     /// Standard output.
     Stdout,

@@ -2,6 +2,8 @@
 
 use std::{io::Read, sync::Arc, task::Context, time::Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Console, Exchange, Fault, Limits, Profile, ProgramId, ProgramSource, Slice, Translation, Usage,
 };
@@ -84,7 +86,7 @@ pub trait Program: Send + Sync {
 
 /// Events beside requests that a program has said it handles, before it waited for its first
 /// request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Events {
     /// It answers [`crate::Purpose::Save`] with its state.
     pub save: bool,

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How long a sandbox may run before it lets others on the same thread run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice(pub Duration);
 
 /// The limits of one tenant. Each is enforced; what exceeds it becomes a [`crate::Fault`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
     /// Guest instructions for one exchange (riscv counts them exactly).
     pub instructions: u64,

@@ -3,9 +3,10 @@
 use std::{fmt, path::PathBuf};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// A read-only view of a host directory or file that a guest may have.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileGrant {
     /// Where the guest sees it: an absolute path.
     pub guest: String,
@@ -40,7 +41,7 @@ pub struct ProgramSource {
 
 /// Requests that a program answers before its snapshot is taken, after which each sandbox has
 /// answered them already.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Warmup {
     /// How many.
     pub requests: u32,
@@ -61,7 +62,7 @@ impl Warmup {
 
 /// Whether a program's code is translated to code of the host. What a program does is the same
 /// either way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Translate {
     /// As far as the host can, and within limits; the rest is interpreted.
     #[default]
@@ -71,7 +72,7 @@ pub enum Translate {
 }
 
 /// The content hash that identifies a program (SHA-256).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProgramId(pub [u8; 32]);
 
 impl fmt::Display for ProgramId {

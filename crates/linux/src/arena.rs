@@ -1,5 +1,7 @@
 //! A table of objects that knows which of them were changed.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::Errno;
 
 /// Objects under numbers. A reset copies back those that were changed since, and no others.
@@ -27,6 +29,21 @@ impl<T: Clone> Clone for Arena<T> {
     fn clone(&self) -> Self {
         let unchanged = |entry: &Entry<T>| Entry { value: entry.value.clone(), changed: false };
         Self { entries: self.entries.iter().map(unchanged).collect(), changed: Vec::new() }
+    }
+}
+
+/// What is kept is a snapshot, as a clone is.
+impl<T: Serialize> Serialize for Arena<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.entries.iter().map(|entry| &entry.value))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Arena<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::<Option<T>>::deserialize(deserializer)?.into_iter();
+        let entries = values.map(|value| Entry { value, changed: false }).collect();
+        Ok(Self { entries, changed: Vec::new() })
     }
 }
 

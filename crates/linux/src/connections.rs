@@ -6,16 +6,18 @@
 //!          write ─▶ output ──┴─ Connection ◀── send, receive ── host
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Cpu, Process, kernel::Kernel, objects::Connection as Guest, readiness::Source, threads::Event,
 };
 
 /// A socket on which a guest waits for connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener(usize);
 
 /// A connection between the host and a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection(usize);
 
 impl Kernel {

@@ -1,10 +1,12 @@
 //! The registers of a guest thread, as the system calls see them. One implementation for each
 //! instruction set.
 
+use serde::{Deserialize, Serialize};
+
 use crate::memory::{GuestMemory, MemoryError};
 
 /// The instruction sets whose Linux this crate implements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Architecture {
     /// RV64, with Linux's generic system-call numbers.
     Riscv64,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sandtide_engine::Stream;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Errno,
@@ -31,7 +32,7 @@ pub(crate) mod flags {
 }
 
 /// What one or more descriptors refer to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Description {
     pub(crate) node: Node,
     pub(crate) offset: u64,
@@ -63,14 +64,14 @@ impl Description {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Slot {
     description: usize,
     close_on_exec: bool,
 }
 
 /// The descriptors of a process.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Files {
     slots: Vec<Option<Slot>>,
     descriptions: Vec<Option<Description>>,
@@ -151,6 +152,31 @@ impl Files {
     /// Which description a descriptor refers to.
     pub(crate) fn description_of(&self, fd: u64) -> Result<usize, Errno> {
         self.slot(fd).map(|slot| slot.description)
+    }
+
+    /// Every description.
+    pub(crate) fn descriptions(&self) -> impl Iterator<Item = &Description> {
+        self.descriptions.iter().flatten()
+    }
+
+    /// Whether these can be descriptors: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut references = vec![0; self.descriptions.len()];
+        for slot in self.slots.iter().flatten() {
+            match references.get_mut(slot.description) {
+                Some(count) => *count += 1,
+                None => return false,
+            }
+        }
+        let mut both = self.descriptions.iter().zip(references);
+        both.all(|(description, references)| match description {
+            Some(description) => {
+                description.references == references
+                    && references > 0
+                    && description.offset <= i64::MAX as u64
+            }
+            None => references == 0,
+        })
     }
 
     /// A description by its number.

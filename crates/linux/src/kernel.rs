@@ -7,7 +7,7 @@ use sandtide_engine::Limits;
 
 use crate::{
     Architecture, Host, MemoryError, files::Files, objects::Objects, pause::Pause,
-    process_id::ProcessId, signals::Signals, space::AddressSpace, threads::Threads,
+    process_id::ProcessId, reads::Reads, signals::Signals, space::AddressSpace, threads::Threads,
     tracked::Tracked, vfs::Mounts, vfs::Scratch,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Kernel {
     pub(crate) pid: ProcessId,
     /// Something was done to a connection that the host is to see. No part of a snapshot.
     pub(crate) output: bool,
+    /// The files that it has looked at. No part of a snapshot either.
+    pub(crate) reads: Reads,
     pub(crate) scratch: Tracked<Scratch>,
     pub(crate) signals: Tracked<Signals>,
 }
@@ -38,6 +40,8 @@ pub(crate) struct Fixed {
     pub(crate) limits: Limits,
     /// The stack of the first thread, in bytes.
     pub(crate) stack: u64,
+    /// Whether the program loads libraries.
+    pub(crate) libraries: bool,
     /// The arguments, each followed by a NUL.
     pub(crate) command_line: Vec<u8>,
     pub(crate) mounts: Mounts,

@@ -40,6 +40,8 @@ mod process;
 mod process_id;
 pub mod protocol;
 mod readiness;
+mod reads;
+mod saved;
 pub mod serve;
 mod signals;
 mod space;
@@ -59,6 +61,8 @@ pub use image::{
 };
 pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
 pub use process::Process;
+pub use reads::{FileChanged, FileRead, Reads};
+pub use saved::{RestoreError, SaveError};
 pub use vfs::read_granted;
 
 pub(crate) use rustix::io::Errno;

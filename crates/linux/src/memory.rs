@@ -1,5 +1,7 @@
 //! Guest memory, as the system calls see it. Each engine implements this over its own mapping.
 
+use serde::{Deserialize, Serialize};
+
 /// Why guest memory could not be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
@@ -12,7 +14,7 @@ pub enum MemoryError {
 }
 
 /// What a guest may do with pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Protection {
     /// Loads.
     pub read: bool,

@@ -47,6 +47,11 @@ impl<C: Cpu> Process<C> {
         Ok(Self { kernel, cpus: vec![cpu], unknown: BTreeMap::new() })
     }
 
+    /// A process of these parts.
+    pub(crate) fn of(kernel: Kernel, cpus: Vec<C>) -> Self {
+        Self { kernel, cpus, unknown: BTreeMap::new() }
+    }
+
     /// The registers of the running thread.
     pub fn cpu(&mut self) -> &mut C {
         &mut self.cpus[self.kernel.threads.running()]

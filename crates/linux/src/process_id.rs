@@ -10,6 +10,7 @@
 //! random bytes come from `getrandom`.
 
 use rand::RngCore;
+use serde::{Deserialize, Serialize};
 
 /// The id of a process before its snapshot, and that of its first thread.
 pub(crate) const FIRST: u32 = 100;
@@ -19,7 +20,7 @@ const LOWEST: u32 = 1 << 16;
 const HIGHEST: u32 = (1 << 22) - 1;
 
 /// The id of a process.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ProcessId {
     /// `None` if nobody has asked since the snapshot.
     number: Option<u32>,

@@ -12,6 +12,8 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     kernel::{CallResult, Flow, Kernel, value},
     threads::{Event, Wait, Wake},
@@ -36,7 +38,7 @@ pub(crate) mod condition {
 
 /// How often a description has become able to do something. Grows only: who remembers a value
 /// knows whether there was something new since.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Edges {
     pub(crate) input: u64,
     pub(crate) output: u64,
@@ -66,7 +68,7 @@ impl Readiness {
 }
 
 /// What a thread can wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Source {
     Pipe(usize),
     Counter(usize),

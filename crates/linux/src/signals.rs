@@ -1,5 +1,7 @@
 //! Signals: what each one does, and which of them are waiting.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Errno, SignalInfo,
     kernel::{Kernel, UID},
@@ -53,7 +55,7 @@ pub(crate) fn number(argument: u64) -> Result<u8, Errno> {
 }
 
 /// `struct sigaction`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct SignalAction {
     pub(crate) handler: u64,
     pub(crate) flags: u64,
@@ -70,8 +72,9 @@ pub(crate) enum Disposition {
 }
 
 /// The process's part: actions, and the signals that any thread may take.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Signals {
+    #[serde(with = "crate::saved::array")]
     actions: [SignalAction; COUNT as usize],
     pub(crate) pending: u64,
     /// Sends `SIGALRM`.

@@ -7,13 +7,15 @@
 //! Mappings are placed first fit from the window upwards, so that what a small program touches
 //! lies in few of the host's page tables.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{PAGE, Protection};
 
 /// The most areas that a process may have.
 const MAX_AREAS: usize = 8192;
 
 /// A range of mapped addresses with equal properties.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Area {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -21,7 +23,7 @@ pub(crate) struct Area {
 }
 
 /// The properties of an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kind {
     pub(crate) protection: Protection,
     /// Whether guest memory has these pages: a reservation that was never accessible has none.
@@ -33,7 +35,7 @@ pub(crate) struct Kind {
 pub(crate) struct TooManyAreas;
 
 /// The address space of a process.
-#[derive(Debug, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct AddressSpace {
     /// In order of address; neighbours that touch differ in kind.
     areas: Vec<Area>,
@@ -156,6 +158,21 @@ impl AddressSpace {
                 _ => return Some(candidate),
             }
         }
+    }
+
+    /// Whether this can be an address space: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let bounds = [self.search_start, self.end, self.brk_start, self.brk_limit];
+        let is_area = |area: &Area| {
+            let [start, end] = [area.start, area.end].map(|at| at.is_multiple_of(PAGE));
+            start && end && area.start < area.end && area.end <= self.end
+        };
+        bounds.into_iter().all(|bound| bound.is_multiple_of(PAGE) && bound <= self.end)
+            && (self.brk_start..=self.brk_limit).contains(&self.brk)
+            && self.end <= 1 << 47
+            && self.areas.len() <= MAX_AREAS
+            && self.areas.iter().all(is_area)
+            && self.areas.windows(2).all(|pair| pair[0].end <= pair[1].start)
     }
 
     /// Every area.

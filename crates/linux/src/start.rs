@@ -13,6 +13,7 @@ use crate::{
     objects::Objects,
     pause::Pause,
     process_id::{self, ProcessId},
+    reads::Reads,
     signals::Signals,
     space::{AddressSpace, Kind, page_up},
     threads::Threads,
@@ -118,13 +119,7 @@ pub(crate) fn start(
 
     let contents = StackContents::new(architecture, image, setup, random);
     let sp = contents.write(plan.stack_end, stack, memory)?;
-    let fixed = Fixed {
-        architecture,
-        limits: setup.limits.clone(),
-        stack,
-        mounts: Mounts::open(setup.files, &absolute(setup.program), image.interpreter_base != 0)?,
-        command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
-    };
+    let fixed = Fixed::new(architecture, setup, stack, image.interpreter_base != 0)?;
     let kernel = Kernel {
         fixed: Arc::new(fixed),
         threads: Tracked::new(Threads::new(process_id::FIRST, thread_name(setup.program))),
@@ -134,10 +129,30 @@ pub(crate) fn start(
         pause: Pause::default(),
         pid: ProcessId::of(setup.program),
         output: false,
+        reads: Reads::begin(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),
     };
     Ok((kernel, sp))
+}
+
+impl Fixed {
+    /// What a setup says of a process, with this stack; `libraries` says whether it loads any.
+    pub(crate) fn new(
+        architecture: Architecture,
+        setup: &ProcessSetup<'_>,
+        stack: u64,
+        libraries: bool,
+    ) -> Result<Self, StartError> {
+        Ok(Self {
+            architecture,
+            limits: setup.limits.clone(),
+            stack,
+            libraries,
+            mounts: Mounts::open(setup.files, &absolute(setup.program), libraries)?,
+            command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
+        })
+    }
 }
 
 /// The path of the program for `/proc/self/exe`: C libraries abort if that is not absolute. A

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Mutex};
 
 use sandtide_engine::{Console, Stream};
+use serde::{Deserialize, Serialize};
 
 use crate::{Architecture, Cpu, GuestMemory, MemoryError, PAGE, Protection, SignalEntry, guest};
 
@@ -84,7 +85,7 @@ impl GuestMemory for FlatMemory {
 }
 
 /// Registers of a thread that is always in a system call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FakeCpu<const X86: bool = false> {
     pub(crate) number: u64,
     pub(crate) args: [u64; 6],

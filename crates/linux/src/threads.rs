@@ -5,10 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Errno, kernel::negated, readiness::Source};
 
 /// What a parked thread waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// A wake of the futex at this address, with a bit in common.
     Futex { address: u64, bits: u32 },
@@ -25,9 +27,10 @@ pub(crate) enum Event {
 }
 
 /// A parked thread's wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wait {
     pub(crate) event: Event,
+    #[serde(with = "crate::saved::moment")]
     pub(crate) deadline: Option<Instant>,
     /// What happens once the deadline has passed.
     pub(crate) on_timeout: Wake,
@@ -36,7 +39,7 @@ pub(crate) struct Wait {
 }
 
 /// Whether a thread can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum State {
     Running,
     /// In the queue.
@@ -45,7 +48,7 @@ pub(crate) enum State {
 }
 
 /// What happens to the registers of a thread when it runs again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wake {
     /// They are as they should be.
     AsIs,
@@ -58,7 +61,7 @@ pub(crate) enum Wake {
 }
 
 /// `struct sigaltstack`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct AlternateStack {
     pub(crate) start: u64,
     /// 0: there is none.
@@ -73,7 +76,7 @@ impl AlternateStack {
 }
 
 /// A thread, but for its registers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) state: State,
@@ -81,6 +84,7 @@ pub(crate) struct Thread {
     /// Grows with every wait, so that the one who waits longest is woken first.
     order: u64,
     /// The deadline of a call that is being made again.
+    #[serde(with = "crate::saved::moment")]
     pub(crate) call_deadline: Option<Instant>,
     /// Its deadline is a time of day, which no pause postpones.
     pub(crate) waits_for_day: bool,
@@ -131,7 +135,7 @@ impl Thread {
 
 /// The threads of a process. `running` is the one whose registers the engine uses, even while it
 /// is parked and no other can run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Threads {
     list: Vec<Thread>,
     running: usize,
@@ -312,6 +316,32 @@ impl Threads {
                 wait.deadline = wait.deadline.and_then(later);
             }
         }
+    }
+
+    /// Moves deadlines that are times of day.
+    pub(crate) fn pass_days(&mut self, earlier: impl Fn(Instant) -> Option<Instant>) {
+        for thread in self.list.iter_mut().filter(|thread| thread.waits_for_day) {
+            thread.call_deadline = thread.call_deadline.and_then(&earlier);
+            if let State::Parked(wait) = &mut thread.state {
+                wait.deadline = wait.deadline.and_then(&earlier);
+            }
+        }
+    }
+
+    /// Whether these can be threads: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut tids: Vec<u32> = self.list.iter().map(|thread| thread.tid).collect();
+        tids.sort_unstable();
+        let is_ready =
+            |tid: &u32| self.find(*tid).is_some_and(|at| self.list[at].state == State::Ready);
+        let ready = self.list.iter().filter(|thread| thread.state == State::Ready).count();
+        self.running < self.list.len()
+            && tids.windows(2).all(|pair| pair[0] < pair[1])
+            && tids.last().is_some_and(|last| *last < self.next_tid)
+            && self.ready.len() == ready
+            && self.ready.iter().all(is_ready)
+            && self.list.iter().all(|thread| thread.order <= self.next_order)
+            && self.next_order < u64::MAX / 2
     }
 
     /// Wakes every thread whose deadline has passed, the earliest first.

@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A part of a process. A reset copies it back only if it was changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked<T> {
@@ -40,6 +42,19 @@ impl<T> Deref for Tracked<T> {
 
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// What is kept is a snapshot, as a clone is.
+impl<T: Serialize> Serialize for Tracked<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for Tracked<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::new)
     }
 }
 

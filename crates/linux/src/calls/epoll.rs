@@ -275,6 +275,17 @@ impl Kernel {
         result
     }
 
+    /// Whether no set watches itself, and none is deeper than is allowed: for what was read from a
+    /// file.
+    pub(crate) fn epolls_are_consistent(&self) -> bool {
+        let mut sets = self.objects.epolls.iter();
+        let most = self.fixed.limits.descriptors as usize * WATCHES_PER_DESCRIPTOR;
+        const NO_SET: usize = usize::MAX;
+        self.watches() <= most
+            && sets.all(|(index, _)| !self.reaches(index, index))
+            && self.depth_with(NO_SET, NO_SET) <= MAX_DEPTH
+    }
+
     /// How many watches there are in all sets.
     fn watches(&self) -> usize {
         self.objects.epolls.iter().map(|(_, epoll)| epoll.watches().len()).sum()

@@ -30,7 +30,9 @@ impl Kernel {
     ) -> Result<Place, Stop> {
         let path = guest::path(host.memory, address)?;
         let base = if path.first() == Some(&b'/') { &[] } else { self.directory_at(fd)? };
-        Ok(self.fixed.mounts.resolve(base, &path, follow)?)
+        let place = self.fixed.mounts.resolve(base, &path, follow)?;
+        self.reads.note(&self.fixed.mounts, base, &path, &place);
+        Ok(place)
     }
 
     /// The path of the directory that `fd` is.
@@ -104,7 +106,7 @@ impl Kernel {
                 };
                 match grant.open_file(inside) {
                     Ok(_) if writes && !exclusive => return Err(Errno::ROFS),
-                    Ok(file) => Node::Host(Arc::new(file)),
+                    Ok(file) => Node::Host(Arc::new(file.at(place.path.clone()))),
                     Err(Errno::NOENT) if fixed.mounts.any_below(&place.path) => {
                         Node::MountDirectory
                     }

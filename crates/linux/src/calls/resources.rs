@@ -1,10 +1,8 @@
 //! Limits and usage.
 
-use rustix::time::ClockId;
-
 use crate::{
     Errno, Host,
-    calls::time::host_clock,
+    calls::time::Clock,
     guest,
     kernel::{Args, CallResult, DONE, Kernel, fail},
 };
@@ -87,7 +85,7 @@ pub(crate) fn getrusage(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) ->
 pub(crate) fn sysinfo(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let total = kernel.fixed.limits.memory;
     let free = host.memory.available().min(total);
-    let uptime = host_clock(ClockId::Monotonic).as_secs();
+    let uptime = kernel.clock(Clock::Boot).as_secs();
     let processes = kernel.threads.count() as u64;
     // uptime, loads[3], totalram, freeram, sharedram, bufferram, totalswap, freeswap,
     // procs and padding, totalhigh, freehigh, mem_unit and padding

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime as host_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Errno, Host,
@@ -32,7 +33,7 @@ pub(crate) fn host_clock(id: ClockId) -> Duration {
 }
 
 /// The clocks that deadlines are measured by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Clock {
     Real,
     /// Stands still while the process does not run.
@@ -45,8 +46,8 @@ impl Kernel {
     pub(crate) fn clock(&self, clock: Clock) -> Duration {
         match clock {
             Clock::Real => host_clock(ClockId::Realtime),
-            Clock::Monotonic => host_clock(ClockId::Monotonic).saturating_sub(self.paused()),
-            Clock::Boot => host_clock(ClockId::Monotonic),
+            Clock::Monotonic => self.pause.monotonic(host_clock(ClockId::Monotonic)),
+            Clock::Boot => self.pause.boot(host_clock(ClockId::Monotonic)),
         }
     }
 

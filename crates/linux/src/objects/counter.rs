@@ -1,5 +1,7 @@
 //! The counter behind an eventfd.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Errno,
     readiness::{Edges, Readiness, condition},
@@ -9,7 +11,7 @@ use crate::{
 const LARGEST: u64 = u64::MAX - 1;
 
 /// A number that writes add to and reads take away.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Counter {
     value: u64,
     /// Whether a read takes 1, not everything.

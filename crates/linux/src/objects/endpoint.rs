@@ -5,13 +5,15 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::readiness::{Edges, Readiness, condition};
 
 /// The bytes that a connection holds each way.
 pub(crate) const CONNECTION_CAPACITY: usize = 64 << 10;
 
 /// The address of a socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Address {
     V4(Ipv4Addr, u16),
     V6(Ipv6Addr, u16),
@@ -44,7 +46,7 @@ impl Address {
 }
 
 /// The families of addresses, as `socket` takes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Family {
     Unix,
     V4,
@@ -75,7 +77,7 @@ impl Family {
 }
 
 /// An option that a guest has set, to be told again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) level: u32,
     pub(crate) name: u32,
@@ -84,7 +86,7 @@ pub(crate) struct Setting {
 }
 
 /// A stream socket, by itself, listening or connected.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     pub(crate) family: Family,
     /// Where it is bound to.
@@ -94,7 +96,7 @@ pub(crate) struct Endpoint {
     edges: Edges,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Neither a listener nor connected.
     Fresh,
@@ -103,7 +105,7 @@ pub(crate) enum State {
 }
 
 /// What a listener has.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Listening {
     /// Which one it was to listen.
     pub(crate) order: u64,
@@ -112,7 +114,7 @@ pub(crate) struct Listening {
 }
 
 /// The guest's end of a connection, with what is on its way.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(crate) input: Buffer,
     pub(crate) output: Buffer,
@@ -136,7 +138,7 @@ pub(crate) struct Connection {
 }
 
 /// A call that writes and waits for room, having written a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blocked {
     /// The thread, where what it writes starts, and how long that is.
     pub(crate) call: (u32, u64, u64),
@@ -145,7 +147,7 @@ pub(crate) struct Blocked {
 }
 
 /// Bytes on their way.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     /// How many of them were taken.
@@ -168,6 +170,10 @@ impl Clone for Buffer {
 impl Buffer {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.taken..]
+    }
+
+    fn is_consistent(&self) -> bool {
+        self.taken <= self.bytes.len()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -290,6 +296,20 @@ impl Endpoint {
             State::Listening(listening) => Some(listening),
             _ => None,
         }
+    }
+
+    /// Whether this can be a socket: for what was read from a file. `is_open` says which sockets
+    /// there are.
+    pub(crate) fn is_consistent(&self, is_open: impl Fn(usize) -> bool) -> bool {
+        let is_setting = |setting: &Setting| setting.length <= setting.value.len();
+        self.settings.iter().all(is_setting)
+            && match &self.state {
+                State::Fresh => true,
+                State::Listening(listening) => listening.pending.iter().copied().all(is_open),
+                State::Connected(connection) => {
+                    connection.input.is_consistent() && connection.output.is_consistent()
+                }
+            }
     }
 
     /// There is something to read or to accept that was not there.

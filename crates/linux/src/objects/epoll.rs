@@ -1,5 +1,7 @@
 //! Epoll sets: which descriptions are watched, for what.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Errno,
     readiness::{Edges, Readiness, condition},
@@ -16,7 +18,7 @@ pub(crate) mod interest {
 }
 
 /// A description that is watched, under the descriptor by which it was added.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Watch {
     pub(crate) fd: u32,
     pub(crate) description: usize,
@@ -68,7 +70,7 @@ impl Watch {
 }
 
 /// An epoll set.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Epoll {
     /// In order of descriptor and description.
     watches: Vec<Watch>,
@@ -96,6 +98,11 @@ impl Epoll {
 
     pub(crate) fn watches_mut(&mut self) -> &mut [Watch] {
         &mut self.watches
+    }
+
+    /// Whether this can be a set: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.watches.windows(2).all(|pair| pair[0].key() < pair[1].key())
     }
 
     pub(crate) fn find(&self, fd: u32, description: usize) -> Result<usize, usize> {

@@ -16,11 +16,13 @@ pub(crate) use pipe::{PIPE_CAPACITY, Pipe};
 pub(crate) use socket::{SOCKET_CAPACITY, Socket, SocketKind};
 pub(crate) use timer::{Alarm, Timer};
 
+use serde::{Deserialize, Serialize};
+
 use crate::arena::Arena;
 
 /// The objects of a process. Each is there as long as a description refers to it, so the limit
 /// for descriptors bounds them all; connections also as long as the host has its end of them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Objects {
     pub(crate) pipes: Arena<Pipe>,
     pub(crate) counters: Arena<Counter>,
@@ -39,6 +41,19 @@ impl Objects {
             || timers.has_changed()
             || sockets.has_changed()
             || endpoints.has_changed()
+    }
+
+    /// Whether each can be what it says: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let is_open = |index: usize| self.endpoints.get(index).is_ok();
+        let is_peer = |peer: usize| self.sockets.get(peer).is_ok();
+        self.pipes.iter().all(|(_, pipe)| pipe.is_consistent())
+            && self
+                .sockets
+                .iter()
+                .all(|(_, socket)| socket.is_consistent() && socket.peer.is_none_or(is_peer))
+            && self.epolls.iter().all(|(_, epoll)| epoll.is_consistent())
+            && self.endpoints.iter().all(|(_, endpoint)| endpoint.is_consistent(is_open))
     }
 
     /// Restores what has changed.

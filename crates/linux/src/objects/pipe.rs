@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::readiness::{Edges, Readiness, condition};
 
 /// The bytes that a pipe holds.
@@ -11,7 +13,7 @@ pub(crate) const PIPE_CAPACITY: usize = 64 << 10;
 const ATOMIC_WRITE: usize = 4096;
 
 /// Bytes between writers and readers.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Pipe {
     bytes: VecDeque<u8>,
     /// How many descriptions read from it, and write to it.
@@ -23,6 +25,11 @@ pub(crate) struct Pipe {
 impl Pipe {
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Whether this can be a pipe: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.bytes.len() <= PIPE_CAPACITY
     }
 
     /// How many of `wanted` bytes can be written now.

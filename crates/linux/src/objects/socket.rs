@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::readiness::{Edges, Readiness, condition};
 
 /// The bytes that a socket holds which nobody has read.
@@ -11,7 +13,7 @@ pub(crate) const SOCKET_CAPACITY: usize = 64 << 10;
 const MAX_MESSAGES: usize = 256;
 
 /// How bytes are kept together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SocketKind {
     Stream,
     Datagram,
@@ -20,7 +22,7 @@ pub(crate) enum SocketKind {
 }
 
 /// One end of a connection.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Socket {
     pub(crate) kind: SocketKind,
     /// The other end, as long as it is open.
@@ -61,6 +63,14 @@ impl Socket {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Whether this can be a socket: for what was read from a file.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let messages = self.messages.iter().try_fold(0, |sum: usize, next| sum.checked_add(*next));
+        self.bytes.len() <= SOCKET_CAPACITY
+            && self.messages.len() <= MAX_MESSAGES
+            && messages == Some(if self.is_stream() { 0 } else { self.bytes.len() })
     }
 
     pub(crate) fn is_stream(&self) -> bool {

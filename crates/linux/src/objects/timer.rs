@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     calls::time::Clock,
     readiness::{Edges, Readiness, condition},
 };
 
 /// When something happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Alarm {
     /// `None`: not armed.
+    #[serde(with = "crate::saved::moment")]
     next: Option<Instant>,
     /// Zero: only once.
     interval: Duration,
@@ -28,6 +31,11 @@ impl Alarm {
     /// Moves it by the time in which the process has not run.
     pub(crate) fn postpone(&mut self, pause: Duration) {
         self.next = self.next.and_then(|next| next.checked_add(pause));
+    }
+
+    /// Moves it by a time of day.
+    pub(crate) fn pass(&mut self, earlier: impl Fn(Instant) -> Option<Instant>) {
+        self.next = self.next.and_then(earlier);
     }
 
     /// How often it has happened by now.
@@ -61,7 +69,7 @@ impl Alarm {
 }
 
 /// What is behind a timerfd.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Timer {
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,

@@ -1,12 +1,13 @@
 //! How the sandboxes of a program get their requests: one of two ways.
 
 use sandtide_engine::{Console, EngineError, Turn};
+use serde::{Deserialize, Serialize};
 
 use super::{Direct, Machine, Served, Sockets};
 use crate::{Connection, Listener};
 
 /// How a program waits for its first request, where its snapshot was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ready {
     /// In a guest call for a request.
     Direct {

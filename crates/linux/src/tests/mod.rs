@@ -6,6 +6,7 @@ mod hostile;
 mod memory;
 mod readiness;
 mod reset;
+mod saved;
 mod signals;
 mod sockets;
 mod start;
@@ -63,6 +64,28 @@ fn image() -> ImageLayout {
     }
 }
 
+/// Two arguments and a variable.
+fn words() -> [String; 3] {
+    ["program", "one", "KEY=value"].map(str::to_owned)
+}
+
+fn setup<'a>(
+    words: &'a [String; 3],
+    files: &'a [FileGrant],
+    limits: &'a Limits,
+) -> ProcessSetup<'a> {
+    ProcessSetup {
+        program: "/bin/program",
+        args: &words[..2],
+        env: &words[2..],
+        files,
+        limits,
+        stack: STACK,
+        hardware: Hardware { capabilities: 0x1105, ..Hardware::default() },
+        directory: "/",
+    }
+}
+
 impl Machine {
     fn new() -> Self {
         Self::with_files(&[]).unwrap()
@@ -72,16 +95,8 @@ impl Machine {
 impl<const X86: bool> Machine<X86> {
     fn with_files(files: &[FileGrant]) -> Result<Self, StartError> {
         let limits = limits();
-        let setup = ProcessSetup {
-            program: "/bin/program",
-            args: &["program".to_owned(), "one".to_owned()],
-            env: &["KEY=value".to_owned()],
-            files,
-            limits: &limits,
-            stack: STACK,
-            hardware: Hardware { capabilities: 0x1105, ..Hardware::default() },
-            directory: "/",
-        };
+        let words = words();
+        let setup = setup(&words, files, &limits);
         let mut memory = FlatMemory::new(16 << 20);
         memory.map(0x1_0000, DATA - 0x1_0000, image().segments[0].protection);
         memory.map(DATA, DATA_SIZE, READ_WRITE);

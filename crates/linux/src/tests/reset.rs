@@ -3,7 +3,7 @@
 use super::*;
 
 /// Everything about a process that a guest can see, as text.
-fn state(process: &Process<FakeCpu>) -> String {
+pub(super) fn state(process: &Process<FakeCpu>) -> String {
     let kernel = &process.kernel;
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",

@@ -54,7 +54,7 @@ fn nobody_waits_for_a_timer_that_nobody_can_see() {
 }
 
 /// What a clock shows, in milliseconds.
-fn clock(machine: &mut Machine, id: u64) -> u64 {
+pub(super) fn clock(machine: &mut Machine, id: u64) -> u64 {
     let time = machine.words(&[0, 0]);
     machine.call("clock_gettime", &[id, time]).unwrap();
     let [seconds, nanoseconds] = crate::guest::words(&machine.memory, time).unwrap();

@@ -1,11 +1,12 @@
 //! The direct protocol as files.
 
 use sandtide_abi::{call, file};
+use serde::{Deserialize, Serialize};
 
 use crate::files::flags;
 
 /// A part of the exchange that the sandbox serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ExchangeFile {
     Requests,
     Body,

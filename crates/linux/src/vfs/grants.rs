@@ -46,6 +46,8 @@ pub(crate) struct Grant {
 pub(crate) struct HostFile {
     fd: OwnedFd,
     pub(crate) is_directory: bool,
+    /// Where the guest has found it, for who opens it again; empty where nobody does.
+    pub(crate) path: Vec<Vec<u8>>,
 }
 
 /// What a path names.
@@ -105,7 +107,7 @@ impl Grant {
                     return Err(Errno::ACCESS);
                 }
                 let fd = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
-                Ok(HostFile { fd, is_directory: false })
+                Ok(HostFile { fd, is_directory: false, path: Vec::new() })
             } else {
                 Err(Errno::NOTDIR)
             };
@@ -130,7 +132,7 @@ impl Grant {
         if (found.st_dev, found.st_ino) != (expected.st_dev, expected.st_ino) {
             return Err(Errno::ACCESS);
         }
-        Ok(HostFile { fd, is_directory })
+        Ok(HostFile { fd, is_directory, path: Vec::new() })
     }
 
     /// Whether every user of the host may read what is at a path with this mode: it, and the
@@ -209,6 +211,16 @@ fn read_flags() -> OFlags {
 }
 
 impl HostFile {
+    /// With the path where the guest has found it.
+    pub(crate) fn at(self, path: Vec<Vec<u8>>) -> Self {
+        Self { path, ..self }
+    }
+
+    /// The metadata as the host has it.
+    pub(crate) fn host_stat(&self) -> Result<fs::Stat, Errno> {
+        fs::fstat(&self.fd)
+    }
+
     /// Reads at an offset.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         if self.is_directory {

@@ -1,5 +1,7 @@
 //! The entries of a directory, as `getdents64` hands them out.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Errno,
     kernel::Kernel,
@@ -7,7 +9,7 @@ use crate::{
 };
 
 /// One entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) kind: FileType,

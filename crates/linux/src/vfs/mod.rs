@@ -15,6 +15,7 @@ use std::{
 };
 
 use sandtide_engine::{FileGrant, Stream};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use exchange::ExchangeFile;
 pub(crate) use grants::{Grant, HostFile, Seen};
@@ -27,7 +28,7 @@ pub(crate) use synthetic::{Device, Text};
 use crate::{Errno, StartError};
 
 /// What an open description refers to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Node {
     Stdin,
     Console(Stream),
@@ -36,6 +37,7 @@ pub(crate) enum Node {
     Exchange(ExchangeFile),
     /// A text that was made when it was opened.
     Text(Arc<Vec<u8>>),
+    #[serde(with = "crate::saved::host_file")]
     Host(Arc<HostFile>),
     Scratch(NodeId),
     /// A directory that is only there because something is mounted below it.
@@ -169,13 +171,20 @@ impl Mounts {
     }
 }
 
+impl Mounts {
+    /// Opens the file of the host that a guest finds at an absolute path.
+    pub(crate) fn open_host_file(&self, path: &[u8]) -> Result<HostFile, Errno> {
+        let place = self.resolve(&[], path, true)?;
+        let Target::Grant { mount, inside } = &place.target else { return Err(Errno::NOENT) };
+        let Source::Grant(grant) = &self.get(*mount).source else { return Err(Errno::NOENT) };
+        Ok(grant.open_file(inside)?.at(place.path))
+    }
+}
+
 /// Reads a whole file, of at most `longest` bytes, as a guest with these grants would find it.
 pub fn read_granted(grants: &[FileGrant], path: &str, longest: u64) -> io::Result<Vec<u8>> {
     let mounts = Mounts::open(grants, b"/", true).map_err(io::Error::other)?;
-    let place = mounts.resolve(&[], path.as_bytes(), true)?;
-    let Target::Grant { mount, inside } = place.target else { return Err(Errno::NOENT.into()) };
-    let Source::Grant(grant) = &mounts.get(mount).source else { return Err(Errno::NOENT.into()) };
-    let file = grant.open_file(&inside)?;
+    let file = mounts.open_host_file(path.as_bytes())?;
     let length = file.stat()?.size;
     if length > longest {
         return Err(Errno::FBIG.into());

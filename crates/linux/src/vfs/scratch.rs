@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Errno,
     vfs::{FileType, Stat, stat::FileTime},
@@ -22,7 +24,7 @@ const NODE_COST: u64 = 512;
 /// How deep directories may be nested.
 const MAX_DEPTH: usize = 64;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScratchNode {
     content: Content,
     /// How many names it has: 1, or 0 once it was removed.
@@ -34,14 +36,14 @@ struct ScratchNode {
     modified: FileTime,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Content {
     File(Arc<Vec<u8>>),
     Directory(BTreeMap<Vec<u8>, NodeId>),
 }
 
 /// The scratch area of a process.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Scratch {
     nodes: Vec<Option<ScratchNode>>,
     used: u64,
@@ -72,6 +74,53 @@ impl Scratch {
             modified: (0, 0),
         };
         Self { nodes: vec![Some(root)], used: 0, limit }
+    }
+
+    /// Whether these can be files within a limit: for what was read from a file. Every node has one
+    /// name or is open, and directories form a tree.
+    pub(crate) fn is_consistent(&self, limit: u64) -> bool {
+        let mut names = vec![0u32; self.nodes.len()];
+        names[..1].fill(1);
+        let (mut found, mut next) = (vec![(ROOT, 0)], 0);
+        while let Some((id, depth)) = found.get(next).copied() {
+            next += 1;
+            let Ok(entries) = self.directory(id) else { continue };
+            for child in entries.values() {
+                match names.get_mut(*child) {
+                    Some(0) if depth < MAX_DEPTH => names[*child] = 1,
+                    _ => return false,
+                }
+                found.push((*child, depth + 1));
+            }
+        }
+        let mut used = 0;
+        for (id, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else {
+                if names[id] > 0 {
+                    return false;
+                }
+                continue;
+            };
+            let bytes = match &node.content {
+                Content::File(bytes) => bytes.len() as u64,
+                // What has lost its name was empty.
+                Content::Directory(entries) if names[id] == 0 && !entries.is_empty() => {
+                    return false;
+                }
+                Content::Directory(_) => 0,
+            };
+            used += bytes + if id == ROOT { 0 } else { NODE_COST };
+            if node.links != names[id] || node.links == 0 && node.opened == 0 {
+                return false;
+            }
+        }
+        self.is_directory(ROOT) && self.used == used && self.limit == limit
+    }
+
+    /// How many descriptions refer to each node.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = (NodeId, u32)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(id, node)| Some((id, node.as_ref()?.opened)))
     }
 
     fn node(&self, id: NodeId) -> Result<&ScratchNode, Errno> {

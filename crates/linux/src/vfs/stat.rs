@@ -1,11 +1,12 @@
 //! Metadata of files, and the structures in which guests get it.
 
 use rustix::fs::FileType as HostType;
+use serde::{Deserialize, Serialize};
 
 use crate::{Architecture, kernel::UID};
 
 /// What kind of file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileType {
     Regular,
     Directory,

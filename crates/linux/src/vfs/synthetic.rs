@@ -1,18 +1,17 @@
 //! Files that every guest has: devices, and the few texts that C libraries look for.
 
 use rand::RngCore;
-
-use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Architecture, Errno, PAGE, Protection,
-    calls::{identity::release, time::host_clock},
+    calls::{identity::release, time::Clock},
     kernel::Kernel,
     vfs::{ExchangeFile, Source},
 };
 
 /// A device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Device {
     Null,
     Zero,
@@ -164,7 +163,7 @@ impl Kernel {
                 format!("{} {used} 0 0 0 {used} 0\n", size / PAGE).into_bytes()
             }
             Text::Uptime => {
-                let up = host_clock(ClockId::Monotonic).as_secs_f64();
+                let up = self.clock(Clock::Boot).as_secs_f64();
                 format!("{up:.2} 0.00\n").into_bytes()
             }
             Text::Fixed(text) => text.as_bytes().to_vec(),
