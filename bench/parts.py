@@ -11,6 +11,7 @@ from compute import checks, compute
 from crowd import crowd
 from load import OpenLoop, Server, Wrk, available_bytes, binary, built, configuration, guest
 from protocols import protocols
+from sandboxes import sandboxes
 
 
 def throughput(root, options, add):
@@ -264,6 +265,7 @@ ALL = {
     "checks": checks,
     "resets": resets,
     "load": loading,
+    "sandboxes": sandboxes,
 }
 
 # These need no server.

@@ -287,8 +287,9 @@ impl Machine {
 
     /// Gives the processor what it does not have of the running thread, and lets it run.
     fn enter(&mut self) -> Result<Leave, EngineError> {
-        let chunks = self.memory.chunks();
-        self.vm.attach(chunks).map_err(system("cannot give memory to a virtual machine"))?;
+        self.vm
+            .attach(self.memory.chunks())
+            .map_err(system("cannot give memory to a virtual machine"))?;
         let cpu = self.process.cpu();
         match self.stand {
             Stand::Program | Stand::Stubs => {}
@@ -321,7 +322,9 @@ impl Machine {
         }
         (cpu.moved, cpu.new_fs) = (false, false);
         self.stand = Stand::Program;
-        self.vcpu.run(&mut self.memory).map_err(system("cannot run a virtual machine"))
+        self.vcpu
+            .run(&mut self.memory, self.vm.slots())
+            .map_err(system("cannot run a virtual machine"))
     }
 
     /// The guest was interrupted, anywhere.

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The tables map every page of the program's part by an entry at a fixed place, so that the host
-//! finds it by arithmetic. Upper levels never change. Entries are written with the accessed and
-//! dirty bits set, because a processor that sets them writes to the tables.
+//! finds it by arithmetic. A PT is there for 2 MiB of which the program has used a page, and its PD
+//! says so; the levels above never change. Entries are written with the accessed and dirty bits set,
+//! because a processor that sets them writes to the tables.
 //!
 //! (AMD64 Architecture Programmer's Manual Vol. 2, 5.3 "Long-Mode Page Translation".)
 
@@ -102,18 +103,30 @@ impl SystemPage {
     }
 }
 
+/// What the entry of an upper level has beside the table's address.
+const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED_DIRTY;
+
+/// How many pages a PT maps.
+pub(crate) const TABLE_PAGES: u64 = PAGE / 8;
+
+/// The PT with the entry of a page of the program, as the number of the page that it is.
+pub(crate) const fn table_of(page: u64) -> u64 {
+    PTS / PAGE + page / TABLE_PAGES
+}
+
+/// Where the entry of a PT lies in its PD, and what it is.
+pub(crate) const fn directory_entry(table: u64) -> (u64, u64) {
+    (PDS + (table - PTS / PAGE) * 8, (table * PAGE) | TABLE)
+}
+
 /// Everything of the tables that never changes: hands `(address, entry)` to `put`.
 pub(crate) fn fixed_entries(
     system: impl Iterator<Item = SystemPage>,
     mut put: impl FnMut(u64, u64),
 ) {
-    const TABLE: u64 = PRESENT | WRITABLE | USER | ACCESSED_DIRTY;
     put(PML4, PDPT | TABLE);
     for gigabyte in 0..USER_END >> 30 {
         put(PDPT + gigabyte * 8, (PDS + gigabyte * PAGE) | TABLE);
-    }
-    for table in 0..USER_END >> 21 {
-        put(PDS + table * 8, (PTS + table * PAGE) | TABLE);
     }
     put(PDPT + (SYSTEM >> 30) * 8, SYSTEM_PD | TABLE);
     put(SYSTEM_PD, SYSTEM_PT | TABLE);
@@ -154,6 +167,8 @@ mod tests {
         for address in [0x1000, 0x40_0123, (1 << 30) - 1, 5 << 30, USER_END - 1] {
             assert_eq!(walk(&tables, address), None);
             let page = address / PAGE;
+            tables.extend([directory_entry(table_of(page))]);
+            assert_eq!(entry_address(page) / PAGE, table_of(page));
             tables.insert(entry_address(page), entry(page, all));
             assert_eq!(walk(&tables, address), Some(address));
         }

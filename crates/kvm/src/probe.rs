@@ -186,8 +186,7 @@ impl Bench {
     fn new(kvm: &Kvm, entry: CallEntry) -> Result<Self, Unavailable> {
         let mut memory = Memory::new(1 << 20, entry).map_err(refused("reserve memory"))?;
         memory.map(CODE, PAGE, READ_EXECUTE);
-        let mut vm = Vm::new(kvm, &memory).map_err(refused("create a virtual machine"))?;
-        vm.attach(memory.chunks()).map_err(refused("give memory to a virtual machine"))?;
+        let vm = Vm::new(kvm, &memory).map_err(refused("create a virtual machine"))?;
         let vcpu = vm.processor(kvm, entry).map_err(refused("set up a processor"))?;
         Ok(Self { vcpu, vm, memory })
     }
@@ -220,7 +219,9 @@ impl Bench {
     }
 
     fn run(&mut self) -> Result<Leave, Unavailable> {
-        self.vcpu.run(&mut self.memory).map_err(refused("run a virtual machine"))
+        let chunks = self.memory.chunks();
+        self.vm.attach(chunks).map_err(refused("give memory to a virtual machine"))?;
+        self.vcpu.run(&mut self.memory, self.vm.slots()).map_err(refused("run a virtual machine"))
     }
 
     /// Lets code go on that has made a call, with this result.

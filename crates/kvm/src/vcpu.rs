@@ -23,7 +23,7 @@ use crate::{
     paging::{PAGE, ROOT},
     stubs::{self, CallEntry},
     vectors::ALLOWED,
-    vm::{RING_ENTRIES, page_of},
+    vm::{RING_ENTRIES, Slots},
     watchdog::{Mark, Watchdog},
 };
 
@@ -75,10 +75,11 @@ impl Vcpu {
     }
 
     /// Runs the guest until something needs the host, and takes note of the pages that it wrote.
+    /// `slots` are the machine's.
     ///
     /// # Panics
     /// If `memory` is not the machine's: somebody could have a view of that.
-    pub(crate) fn run(&mut self, memory: &mut Memory) -> io::Result<Leave> {
+    pub(crate) fn run(&mut self, memory: &mut Memory, slots: &Slots) -> io::Result<Leave> {
         assert!(Arc::ptr_eq(&self.host, memory.host()), "another machine's memory");
         memory.settle()?;
         let running = self.mark.enter(self.fd.get_kvm_run());
@@ -97,7 +98,7 @@ impl Vcpu {
         drop(running);
         self.fd.set_kvm_immediate_exit(0);
         self.ring.take(|entry| {
-            if let Some(page) = page_of(entry) {
+            if let Some(page) = slots.page_of(entry) {
                 memory.note_guest_write(page);
             }
         });

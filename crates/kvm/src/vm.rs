@@ -1,7 +1,7 @@
 //! A virtual machine: the guest-physical memory of one sandbox, and what it has written of it.
 #![allow(unsafe_code, reason = "gives host memory to KVM, and calls what the bindings lack")]
 
-use std::{io, os::fd::AsRawFd as _, sync::Arc};
+use std::{io, ops::Range, os::fd::AsRawFd as _, sync::Arc};
 
 use kvm_bindings::{
     KVM_CAP_DIRTY_LOG_RING, KVM_CAP_DIRTY_LOG_RING_ACQ_REL, KVM_MEM_LOG_DIRTY_PAGES, KVMIO,
@@ -11,8 +11,8 @@ use kvm_ioctls::{Kvm, MsrFilterDefaultAction, MsrFilterRange, MsrFilterRangeFlag
 use sandtide_memory::Reservation;
 
 use crate::{
-    memory::Memory,
-    paging::{END, PAGE, SYSTEM, USER_END},
+    memory::{Chunks, Memory},
+    paging::{END, PAGE},
     stubs::CallEntry,
     vcpu::Vcpu,
 };
@@ -20,22 +20,27 @@ use crate::{
 /// How many pages can be written before the guest stops to have them taken note of.
 pub(crate) const RING_ENTRIES: usize = 4096;
 
-/// A part of the program's addresses that KVM is told of as one.
-pub(crate) const CHUNK: u64 = 1 << 30;
-
-/// The slot behind those of the chunks: system pages and page tables.
-const SYSTEM_SLOT: u32 = (USER_END / CHUNK) as u32;
-
 /// A virtual machine without devices.
 pub(crate) struct Vm {
     fd: VmFd,
     /// What KVM has as guest memory: mapped for as long as KVM may write to it.
     host: Arc<Reservation>,
-    /// The chunks that KVM knows.
-    chunks: u64,
+    /// The parts of it that KVM knows.
+    chunks: Chunks,
+    slots: Slots,
 }
 
-const _: () = assert!(SYSTEM_SLOT <= u64::BITS);
+/// The pages that KVM knows under a slot's number.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Vec<Range<u64>>);
+
+impl Slots {
+    /// The page that an entry of the ring speaks of; `None` for what no slot has.
+    pub(crate) fn page_of(&self, entry: &kvm_dirty_gfn) -> Option<u64> {
+        let pages = self.0.get(entry.slot as usize)?;
+        (entry.offset < pages.end - pages.start).then(|| pages.start + entry.offset)
+    }
+}
 
 impl Vm {
     /// A machine with this memory.
@@ -57,37 +62,48 @@ impl Vm {
                 bitmap: &[0],
             }],
         )?;
-        let this = Self { fd, host: Arc::clone(memory.host()), chunks: 0 };
-        this.add(SYSTEM_SLOT, SYSTEM, END - SYSTEM)?;
+        let mut this = Self {
+            fd,
+            host: Arc::clone(memory.host()),
+            chunks: Chunks::new(),
+            slots: Slots::default(),
+        };
+        this.attach(memory.chunks())?;
         Ok(this)
     }
 
-    /// Tells KVM of the parts of its memory that a guest has come to use. Each takes milliseconds,
-    /// so they are large, and are never taken away.
-    pub(crate) fn attach(&mut self, chunks: u64) -> io::Result<()> {
-        let mut missing = chunks & !self.chunks;
-        while missing != 0 {
-            let chunk = missing.trailing_zeros();
-            self.add(chunk, u64::from(chunk) * CHUNK, CHUNK)?;
-            self.chunks |= 1 << chunk;
-            missing &= missing - 1;
+    /// Tells KVM of the parts of its memory that a guest has come to use. They are never taken away.
+    pub(crate) fn attach(&mut self, chunks: &Chunks) -> io::Result<()> {
+        if chunks.count() == self.chunks.count() {
+            return Ok(());
+        }
+        for pages in chunks.pages_beyond(&self.chunks) {
+            self.add(&pages)?;
+            self.slots.0.push(pages.clone());
+            self.chunks.add(&pages);
         }
         Ok(())
     }
 
-    fn add(&self, slot: u32, start: u64, length: u64) -> io::Result<()> {
-        assert!(start + length <= END);
+    fn add(&self, pages: &Range<u64>) -> io::Result<()> {
+        assert!(pages.start < pages.end && pages.end * PAGE <= END);
+        let start = pages.start * PAGE;
         let region = kvm_userspace_memory_region {
-            slot,
+            slot: self.slots.0.len() as u32,
             flags: KVM_MEM_LOG_DIRTY_PAGES,
             guest_phys_addr: start,
-            memory_size: length,
+            memory_size: pages.end * PAGE - start,
             userspace_addr: self.host.base() as u64 + start,
         };
         // SAFETY: the range is inside the reservation, which has `END` bytes and which this
         // machine and its processor keep mapped; slots do not overlap, as each number and range
         // is used once. While the guest runs, nobody has a view of it (`Vcpu::run`).
         unsafe { self.fd.set_user_memory_region(region).map_err(io::Error::from) }
+    }
+
+    /// What the numbers of slots mean.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
     }
 
     /// The machine's only processor.
@@ -107,14 +123,4 @@ impl Vm {
             _ => Err(io::Error::last_os_error()),
         }
     }
-}
-
-/// The page that an entry of the ring speaks of; `None` for what no slot of ours has.
-pub(crate) fn page_of(entry: &kvm_dirty_gfn) -> Option<u64> {
-    let (start, length) = match entry.slot {
-        SYSTEM_SLOT => (SYSTEM, END - SYSTEM),
-        chunk if chunk < SYSTEM_SLOT => (u64::from(chunk) * CHUNK, CHUNK),
-        _ => return None,
-    };
-    (entry.offset < length / PAGE).then(|| start / PAGE + entry.offset)
 }

@@ -15,9 +15,8 @@ use rustix::{
 use sandtide_memory::Reservation;
 
 use crate::{
-    memory::{ACCESS, GUEST, HOST, IMAGE, Memory},
-    paging::{END, PAGE, SYSTEM},
-    vm::CHUNK,
+    memory::{Chunks, GUEST, HOST, IMAGE, LASTING, Memory},
+    paging::{END, PAGE},
 };
 
 /// Zero pages between two runs that are stored, to have fewer mappings.
@@ -33,7 +32,7 @@ pub(crate) struct Snapshot {
     entries: Vec<(Range<u64>, u8)>,
     /// The same memory, mapped for reading: what a reset copies from.
     view: Reservation,
-    chunks: u64,
+    chunks: Chunks,
 }
 
 impl Memory {
@@ -67,9 +66,9 @@ impl Memory {
         let snapshot = Snapshot {
             file: file.into(),
             runs,
-            entries: entries_of(&self.table, self.chunks),
+            entries: entries_of(&self.table, &self.chunks),
             view: Reservation::new(END as usize)?,
-            chunks: self.chunks,
+            chunks: self.chunks.clone(),
         };
         snapshot.map_into(&snapshot.view, false)?;
         Ok(snapshot)
@@ -85,7 +84,7 @@ impl Memory {
             this.table[pages.start as usize..pages.end as usize].fill(*entry);
             image += if entry & IMAGE != 0 { pages.end - pages.start } else { 0 };
         }
-        this.chunks = snapshot.chunks;
+        this.chunks.clone_from(&snapshot.chunks);
         this.room = this.room.saturating_sub(image);
         this.ceiling = this.room;
         this.snapshot = Some(snapshot);
@@ -124,13 +123,37 @@ impl Snapshot {
         self.runs.iter().flat_map(Clone::clone)
     }
 
-    /// The entry that a page had: access and `IMAGE`.
+    /// The entries that pages had, as far as they are `LASTING`.
+    pub(super) fn entries_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, u8)> {
+        let mut at = range.start;
+        let mut index = self.entries.partition_point(|(pages, _)| pages.end <= at);
+        std::iter::from_fn(move || {
+            if at >= range.end {
+                return None;
+            }
+            let start = at;
+            let entry = match self.entries.get(index) {
+                Some((pages, entry)) if pages.start <= start => {
+                    (at, index) = (pages.end.min(range.end), index + 1);
+                    *entry
+                }
+                Some((pages, _)) => {
+                    at = pages.start.min(range.end);
+                    0
+                }
+                None => {
+                    at = range.end;
+                    0
+                }
+            };
+            Some((start..at, entry))
+        })
+    }
+
+    /// The entry that a page had.
+    #[cfg(test)]
     pub(super) fn entry(&self, page: u64) -> u8 {
-        let after = self.entries.partition_point(|(pages, _)| pages.start <= page);
-        match self.entries[..after].last() {
-            Some((pages, entry)) if pages.contains(&page) => *entry,
-            _ => 0,
-        }
+        self.entries_in(page..page + 1).map(|(_, entry)| entry).next().unwrap_or(0)
     }
 }
 
@@ -146,15 +169,12 @@ fn runs_of(pages: &[u64]) -> Vec<Range<u64>> {
     runs
 }
 
-/// What a table has for the parts of the address space that were used and for our own pages, without
-/// what is part of no snapshot.
-fn entries_of(table: &[u8], chunks: u64) -> Vec<(Range<u64>, u8)> {
-    let used = (0..u64::from(u64::BITS)).filter(|chunk| chunks >> chunk & 1 != 0);
-    let used = used.map(|chunk| chunk * CHUNK / PAGE..(chunk + 1) * CHUNK / PAGE);
+/// What a table has for the parts of memory that were used, without what is part of no snapshot.
+fn entries_of(table: &[u8], chunks: &Chunks) -> Vec<(Range<u64>, u8)> {
     let mut entries: Vec<(Range<u64>, u8)> = Vec::new();
-    for pages in used.chain(std::iter::once(SYSTEM / PAGE..END / PAGE)) {
+    for pages in chunks.pages() {
         let part = &table[pages.start as usize..pages.end as usize];
-        for (page, entry) in pages.zip(part.iter().map(|entry| entry & (ACCESS | IMAGE))) {
+        for (page, entry) in pages.zip(part.iter().map(|entry| entry & LASTING)) {
             match entries.last_mut() {
                 _ if entry == 0 => {}
                 Some((pages, last)) if pages.end == page && *last == entry => pages.end = page + 1,

@@ -4,8 +4,10 @@
 //! processor uses lie in guest memory and are written from it, never read.
 #![allow(unsafe_code, reason = "makes views of memory that the guest writes while it runs")]
 
+mod chunks;
 mod freeze;
 mod linux;
+mod ranges;
 mod reset;
 mod table;
 #[cfg(test)]
@@ -19,10 +21,11 @@ use sandtide_memory::Reservation;
 use crate::{
     paging::{self, END, PAGE, USER_END},
     stubs::{self, CallEntry},
-    vm::CHUNK,
 };
 
+pub(crate) use chunks::Chunks;
 pub(crate) use freeze::Snapshot;
+use ranges::Ranges;
 pub(crate) use reset::AfterReset;
 use table::Table;
 
@@ -37,12 +40,14 @@ const GUEST: u8 = 8;
 const HOST: u8 = 16;
 /// The snapshot has bytes for the page; without it, the page is zero in the snapshot.
 const IMAGE: u8 = 32;
+/// Of a page table: its directory has it.
+const LINKED: u8 = 64;
+
+/// What a snapshot has of an entry.
+const LASTING: u8 = ACCESS | IMAGE | LINKED;
 
 /// From this many pages on, memory is given back rather than cleared.
 const DISCARD_PAGES: u64 = 16;
-
-/// More ranges than this are merged into one.
-const MOST_RANGES: usize = 64;
 
 /// Guest memory.
 pub(crate) struct Memory {
@@ -55,17 +60,19 @@ pub(crate) struct Memory {
     /// Pages with `HOST`, with the same caveat.
     host_written: Vec<u64>,
     /// Pages whose access has changed since the snapshot.
-    changed: Vec<Range<u64>>,
+    changed: Ranges,
+    /// Page tables with `LINKED` that the snapshot does not have.
+    linked: Vec<u64>,
     /// Pages that the processor must look up anew, as the guest may do less with them.
-    revoked: Vec<Range<u64>>,
+    revoked: Ranges,
     /// Pages that were written and that the snapshot has no bytes for.
     fresh: u64,
     /// How many of them there may be.
     ceiling: u64,
     /// The same, at the start of an exchange.
     room: u64,
-    /// The parts of the address space in which something was mapped, a bit each.
-    chunks: u64,
+    /// The parts of memory that are used.
+    chunks: Chunks,
     resets: u32,
 }
 
@@ -122,12 +129,13 @@ impl Memory {
             snapshot: None,
             guest_written: Vec::new(),
             host_written: Vec::new(),
-            changed: Vec::new(),
-            revoked: Vec::new(),
+            changed: Ranges::default(),
+            linked: Vec::new(),
+            revoked: Ranges::default(),
             fresh: 0,
             ceiling: room,
             room,
-            chunks: 0,
+            chunks: Chunks::new(),
             resets: 0,
         })
     }
@@ -137,9 +145,9 @@ impl Memory {
         &self.host
     }
 
-    /// The parts of the address space that KVM must know, a bit for each [`CHUNK`].
-    pub(crate) fn chunks(&self) -> u64 {
-        self.chunks
+    /// The parts of memory that KVM must know.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 
     fn bytes(&self, start: u64, length: u64) -> &[u8] {
@@ -171,9 +179,9 @@ impl Memory {
 
     /// Writes system pages and page tables.
     pub(crate) fn write_own(&mut self, address: u64, bytes: &[u8]) {
-        for page in address / PAGE..(address + bytes.len() as u64).div_ceil(PAGE) {
-            self.note_host_write(page);
-        }
+        let pages = address / PAGE..(address + bytes.len() as u64).div_ceil(PAGE);
+        self.chunks.add(&pages);
+        pages.for_each(|page| self.note_host_write(page));
         self.bytes_mut(address, bytes.len() as u64).copy_from_slice(bytes);
     }
 
@@ -294,8 +302,8 @@ impl Memory {
             return;
         }
         if access != 0 {
-            let last = range.end * PAGE - 1;
-            (range.start * PAGE / CHUNK..=last / CHUNK).for_each(|at| self.chunks |= 1 << at);
+            self.chunks.add(&range);
+            self.link(&range);
         }
         let mut loses = false;
         for page in range.clone() {
@@ -308,16 +316,30 @@ impl Memory {
             }
         }
         if loses {
-            add_range(&mut self.revoked, range.clone());
+            self.revoked.add(range.clone());
         }
         if self.snapshot.is_some() {
-            add_range(&mut self.changed, range);
+            self.changed.add(range);
+        }
+    }
+
+    /// Sees to it that the page tables with the entries of these pages are found.
+    fn link(&mut self, pages: &Range<u64>) {
+        for table in paging::table_of(pages.start)..=paging::table_of(pages.end - 1) {
+            if self.table[table as usize] & LINKED == 0 {
+                self.table[table as usize] |= LINKED;
+                let (address, entry) = paging::directory_entry(table);
+                self.write_own(address, &entry.to_le_bytes());
+                if self.snapshot.is_some() {
+                    self.linked.push(table);
+                }
+            }
         }
     }
 
     /// Makes the processor notice what the guest may not do any more. Before it runs.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
-        for range in self.revoked.drain(..) {
+        for range in self.revoked.take() {
             let length = (range.end - range.start) * PAGE;
             self.host.revoke((range.start * PAGE) as usize, length as usize)?;
         }
@@ -371,23 +393,5 @@ impl Memory {
                 list.reserve(list.len() + 4096);
             }
         }
-    }
-}
-
-/// Adds a range to a list that stays short.
-fn add_range(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
-    if let Some(last) = ranges.last_mut()
-        && range.start <= last.end
-        && last.start <= range.end
-    {
-        *last = last.start.min(range.start)..last.end.max(range.end);
-        return;
-    }
-    ranges.push(range);
-    if ranges.len() > MOST_RANGES {
-        let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
-        let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
-        ranges.clear();
-        ranges.push(start..end);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use crate::memory::{ACCESS, GUEST, HOST, IMAGE, Memory, add_range};
+use crate::memory::{ACCESS, GUEST, HOST, IMAGE, LASTING, LINKED, Memory};
 use crate::paging::PAGE;
+#[cfg(test)]
+use crate::paging::{self, USER_END};
 
 /// After how many resets the pages that the guest has written are given back, so that those that
 /// it has stopped writing are not copied for ever.
@@ -57,16 +59,20 @@ impl Memory {
             }
         }
         self.host_written = host_written;
-        for range in std::mem::take(&mut self.changed) {
+        for range in self.changed.take() {
             let mut loses = false;
-            for page in range.clone() {
-                let (entry, before) = (self.table[page as usize], snapshot.entry(page));
-                loses |= entry & ACCESS & !before != 0;
-                self.table[page as usize] = entry & !(ACCESS | IMAGE) | before;
+            for (pages, before) in snapshot.entries_in(range.clone()) {
+                for entry in &mut self.table[pages.start as usize..pages.end as usize] {
+                    loses |= *entry & ACCESS & !before != 0;
+                    *entry = *entry & !LASTING | before;
+                }
             }
             if loses {
-                add_range(&mut self.revoked, range);
+                self.revoked.add(range);
             }
+        }
+        for table in self.linked.drain(..) {
+            self.table[table as usize] &= !LINKED;
         }
         self.ceiling = self.room + self.fresh;
         self.snapshot = Some(snapshot);
@@ -93,12 +99,13 @@ impl Memory {
         let snapshot = self.snapshot.as_ref()?;
         let written = self.guest_written.iter().chain(&self.host_written).copied();
         let bytes_differ = |page: &u64| self.page_bytes(*page) != snapshot.page_bytes(*page);
-        let access_differs = |page: &u64| {
-            (self.table[*page as usize] ^ snapshot.entry(*page)) & (ACCESS | IMAGE) != 0
-        };
+        let access_differs =
+            |page: &u64| (self.table[*page as usize] ^ snapshot.entry(*page)) & LASTING != 0;
+        let last = paging::table_of(USER_END / PAGE - 1);
+        let tables = (paging::table_of(0)..=paging::table_of(1 << 16)).chain([last]);
         written
             .chain(snapshot.pages())
             .find(bytes_differ)
-            .or_else(|| (0..1 << 16).find(access_differs))
+            .or_else(|| (0..1 << 16).chain(tables).find(access_differs))
     }
 }
