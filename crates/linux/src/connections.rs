@@ -9,7 +9,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cpu, Process, kernel::Kernel, objects::Connection as Guest, readiness::Source, threads::Event,
+    Cpu, Process,
+    kernel::Kernel,
+    objects::{Connection as Guest, Far},
+    readiness::Source,
+    threads::Event,
 };
 
 /// A socket on which a guest waits for connections.
@@ -24,7 +28,9 @@ impl Kernel {
     /// Whether something that the host may do can wake a thread.
     pub(crate) fn may_hear_from_host(&self) -> bool {
         self.objects.endpoints.iter().any(|(_, socket)| {
-            let is_open = socket.connection().is_some_and(|connection| !connection.host_gone);
+            let is_open = socket
+                .connection()
+                .is_some_and(|connection| connection.far == Far::Host && !connection.host_gone);
             is_open || socket.listening().is_some()
         })
     }

@@ -10,7 +10,7 @@
 //! Nothing is queued for those who look: [`Kernel::readiness`] is computed from the objects
 //! whenever somebody asks. So a clone of the objects is all that a snapshot needs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -96,9 +96,10 @@ impl Kernel {
             Node::Socket(index) => objects.sockets.get(*index).map_or(gone, |socket| {
                 socket.readiness(socket.peer.and_then(|peer| objects.sockets.get(peer).ok()))
             }),
-            Node::Endpoint(index) => {
-                objects.endpoints.get(*index).map_or(gone, |endpoint| endpoint.readiness())
-            }
+            Node::Endpoint(index) => objects
+                .endpoints
+                .get(*index)
+                .map_or(gone, |endpoint| endpoint.readiness(self.own_peer(endpoint))),
             Node::Signals(mask) => self.signals_readiness(*mask),
             Node::Epoll(index) => self.epoll_readiness(*index),
             Node::Console(_) => Readiness::constant(condition::OUTPUT),
@@ -156,13 +157,32 @@ impl Kernel {
 
     /// Parks the thread until an object changes; the call is then made again.
     pub(crate) fn wait_for(&mut self, source: Source) -> Flow {
+        self.park_for(source, None);
+        Flow::Parked
+    }
+
+    /// As [`Self::wait_for`], but no longer than this from the call's first wait on: `None` when that
+    /// time is over.
+    pub(crate) fn wait_at_most(&mut self, source: Source, limit: Option<Duration>) -> Option<Flow> {
+        // Made again after a change, the call keeps the deadline that it had at first.
+        let thread = self.threads.current();
+        let begins = || Instant::now().checked_add(limit?);
+        let deadline = limit.and(thread.call_deadline.or_else(begins));
+        if thread.timed_out || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return None;
+        }
+        self.park_for(source, deadline);
+        Some(Flow::Parked)
+    }
+
+    fn park_for(&mut self, source: Source, deadline: Option<Instant>) {
         self.threads.change().park(Wait {
             event: Event::Change(source),
-            deadline: None,
+            deadline,
             on_timeout: Wake::Retry,
-            restartable: true,
+            // As on Linux, calls with a time-out end with a signal.
+            restartable: deadline.is_none(),
         });
-        Flow::Parked
     }
 
     /// Parks the thread until anything changes, or the deadline; the call is then made again.

@@ -246,13 +246,13 @@ table! {
         listen => network::listen, "Connections come from the host, for requests: one at a time, whatever the backlog.";
         accept => network::accept, "The client seems to be on the same machine.";
         accept4 => network::accept4, "As `accept`. `SOCK_NONBLOCK`, `SOCK_CLOEXEC`.";
-        connect => network::connect, "Egress is denied: `EACCES`; to itself `ECONNREFUSED`, to a path `ENOENT`.";
+        connect => network::connect, "To a listener of the guest itself, at a loopback address or a Unix path. Egress is denied: `EACCES`.";
         sendto => network::sendto, "`MSG_DONTWAIT`, `MSG_NOSIGNAL`; without an address. A connection holds 64 KiB each way.";
         recvfrom => network::recvfrom, "`MSG_PEEK`, `MSG_DONTWAIT`, `MSG_WAITALL`; of a pair also `MSG_TRUNC`.";
         sendmsg => network::sendmsg, "As `sendto`. No descriptors or credentials (`EOPNOTSUPP`).";
         recvmsg => network::recvmsg, "As `recvfrom`.";
         getsockopt => network::getsockopt, "What was set; `SO_TYPE`, `SO_DOMAIN`, `SO_PROTOCOL`, `SO_ERROR`, `SO_ACCEPTCONN`, `SO_SNDBUF`, `SO_RCVBUF`, `SO_PEERCRED`.";
-        setsockopt => network::setsockopt, "What servers set is accepted and has no effect, time-outs included; the rest is `ENOPROTOOPT`.";
+        setsockopt => network::setsockopt, "`SO_RCVTIMEO` and `SO_SNDTIMEO` are obeyed; of a pair they are `ENOPROTOOPT`. What else servers set is accepted and has no effect; the rest is `ENOPROTOOPT`.";
         getsockname => network::getsockname, "The ends of a pair have no name.";
         getpeername => network::getpeername, "As `accept`.";
         shutdown => network::shutdown, "";

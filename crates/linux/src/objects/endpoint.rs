@@ -1,4 +1,4 @@
-//! Sockets with addresses: listeners, and connections that end at the host.
+//! Sockets with addresses: listeners, and connections to the host or between two of the guest's own.
 
 use std::{
     collections::VecDeque,
@@ -91,6 +91,8 @@ pub(crate) struct Endpoint {
     pub(crate) family: Family,
     /// Where it is bound to.
     pub(crate) local: Option<Address>,
+    /// The address of the other end, if that is not the host as a client.
+    pub(crate) remote: Option<Address>,
     pub(crate) settings: Vec<Setting>,
     pub(crate) state: State,
     edges: Edges,
@@ -102,6 +104,18 @@ pub(crate) enum State {
     Fresh,
     Listening(Listening),
     Connected(Connection),
+}
+
+/// What is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Far {
+    /// The host, which has connected.
+    #[default]
+    Host,
+    /// Another socket of the guest. What is written to one is put into the other's input.
+    Own(usize),
+    /// Nobody any more.
+    Nobody,
 }
 
 /// What a listener has.
@@ -116,6 +130,7 @@ pub(crate) struct Listening {
 /// The guest's end of a connection, with what is on its way.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
+    pub(crate) far: Far,
     pub(crate) input: Buffer,
     pub(crate) output: Buffer,
     /// Nothing more comes from the host.
@@ -218,9 +233,10 @@ impl Clone for Connection {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { input, output, input_over, input_broken, host_gone, .. } = source;
+        let Self { far, input, output, input_over, input_broken, host_gone, .. } = source;
         let Self { reads_no_more, writes_no_more, guest_gone, accepted, .. } = source;
         let Self { read, blocked, .. } = source;
+        self.far = *far;
         self.input.clone_from(input);
         self.output.clone_from(output);
         (self.input_over, self.input_broken) = (*input_over, *input_broken);
@@ -235,6 +251,7 @@ impl Clone for Endpoint {
         Self {
             family: self.family,
             local: self.local.clone(),
+            remote: self.remote.clone(),
             settings: self.settings.clone(),
             state: self.state.clone(),
             edges: self.edges,
@@ -242,9 +259,10 @@ impl Clone for Endpoint {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { family, local, settings, state, edges } = source;
+        let Self { family, local, remote, settings, state, edges } = source;
         self.family = *family;
         self.local.clone_from(local);
+        self.remote.clone_from(remote);
         self.settings.clone_from(settings);
         match (&mut self.state, state) {
             (State::Connected(own), State::Connected(other)) => own.clone_from(other),
@@ -257,7 +275,7 @@ impl Clone for Endpoint {
 impl Endpoint {
     pub(crate) fn new(family: Family) -> Self {
         let (settings, edges) = (Vec::new(), Edges::default());
-        Self { family, local: None, settings, state: State::Fresh, edges }
+        Self { family, local: None, remote: None, settings, state: State::Fresh, edges }
     }
 
     /// The guest's end of a connection to a listener.
@@ -307,7 +325,9 @@ impl Endpoint {
                 State::Fresh => true,
                 State::Listening(listening) => listening.pending.iter().copied().all(is_open),
                 State::Connected(connection) => {
-                    connection.input.is_consistent() && connection.output.is_consistent()
+                    connection.input.is_consistent()
+                        && connection.output.is_consistent()
+                        && connection.own_peer().is_none_or(is_open)
                 }
             }
     }
@@ -322,12 +342,13 @@ impl Endpoint {
         self.edges.output += 1;
     }
 
-    pub(crate) fn readiness(&self) -> Readiness {
+    /// What it can do, given the socket that it is connected to, if that is the guest's own.
+    pub(crate) fn readiness(&self, peer: Option<&Self>) -> Readiness {
         let conditions = match &self.state {
             State::Fresh => condition::OUTPUT | condition::HANG_UP,
             State::Listening(listening) if listening.pending.is_empty() => 0,
             State::Listening(_) => condition::INPUT,
-            State::Connected(connection) => connection.conditions(),
+            State::Connected(connection) => connection.conditions(peer.and_then(Self::connection)),
         };
         Readiness { conditions, edges: self.edges }
     }
@@ -344,9 +365,27 @@ impl Connection {
         self.writes_no_more || self.host_gone
     }
 
-    fn conditions(&self) -> u32 {
+    /// The socket of the guest's own that it is connected to.
+    pub(crate) fn own_peer(&self) -> Option<usize> {
+        match self.far {
+            Far::Own(index) => Some(index),
+            Far::Host | Far::Nobody => None,
+        }
+    }
+
+    /// How many bytes can be written now.
+    pub(crate) fn room(&self, peer: Option<&Self>) -> usize {
+        match peer {
+            // What nobody will read takes no room.
+            Some(peer) if peer.reads_no_more => CONNECTION_CAPACITY,
+            Some(peer) => peer.input.room(),
+            None => self.output.room(),
+        }
+    }
+
+    fn conditions(&self, peer: Option<&Self>) -> u32 {
         let input = !self.input.is_empty() || self.is_at_end();
-        let output = self.is_write_over() || self.output.room() > 0;
+        let output = self.is_write_over() || self.room(peer) > 0;
         let mut conditions = 0;
         for (holds, condition) in [
             (input, condition::INPUT),

@@ -9,7 +9,7 @@ mod timer;
 
 pub(crate) use counter::Counter;
 pub(crate) use endpoint::{
-    Address, Blocked, Connection, Endpoint, Family, Listening, Setting, State,
+    Address, Blocked, Connection, Endpoint, Family, Far, Listening, Setting, State,
 };
 pub(crate) use epoll::{Epoll, Watch, interest};
 pub(crate) use pipe::{PIPE_CAPACITY, Pipe};

@@ -242,7 +242,7 @@ fn nothing_leads_outside() {
     assert_eq!(machine.call("connect", &[fd, away, 16]), Err(Errno::ACCESS));
     let own = machine.put(&[2, 0, 0, 80, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(machine.call("connect", &[fd, own, 16]), Err(Errno::CONNREFUSED));
-    assert_eq!(machine.call("sendto", &[fd, own, 1, 0, 0, 0]), Err(Errno::NOTCONN));
+    assert_eq!(machine.call("sendto", &[fd, own, 1, 0x4000, 0, 0]), Err(Errno::PIPE));
     assert_eq!(machine.call("accept", &[1, 0, 0]), Err(Errno::NOTSOCK));
 }
 
@@ -279,4 +279,82 @@ fn a_listener_that_goes_takes_its_connections_along() {
     assert!(machine.process.has_ended(other) && !machine.process.has_ended(connection));
     assert_eq!(machine.process.connect(listener), None);
     machine.process.hang_up(other);
+}
+
+/// A connection of the guest to its own listener: the end that has connected, and the other.
+fn own(machine: &mut Machine) -> (u64, u64) {
+    let listener = machine.listener(NONBLOCK);
+    let near = machine.call("socket", &[INET, STREAM | NONBLOCK, 0]).unwrap();
+    let address = machine.put(&ANY_V4);
+    machine.call("connect", &[near, address, 16]).unwrap();
+    let far = machine.call("accept4", &[listener, 0, 0, NONBLOCK]).unwrap();
+    (near, far)
+}
+
+#[test]
+fn a_guest_connects_to_itself_and_a_reset_undoes_it() {
+    let mut machine = Machine::new();
+    let (near, far) = own(&mut machine);
+    machine.write(near, b"before").unwrap();
+    assert!(!machine.process.take_output(), "the host has nothing to do with it");
+    let snapshot = machine.process.clone();
+    machine.process.reset_from(&snapshot);
+    machine.write(near, b" secret").unwrap();
+    assert_eq!(machine.read(far, 64).unwrap(), b"before secret");
+    machine.write(far, b"secret").unwrap();
+    machine.call("close", &[near]).unwrap();
+    machine.process.reset_from(&snapshot);
+    assert_eq!(machine.read(near, 64), Err(Errno::AGAIN));
+    assert_eq!(machine.read(far, 64).unwrap(), b"before");
+}
+
+#[test]
+fn what_is_sent_to_oneself_is_bounded() {
+    let mut machine = Machine::new();
+    let (near, far) = own(&mut machine);
+    assert_eq!(machine.send(near, 100_000, 0), Ok(64 << 10));
+    assert_eq!(machine.send(near, 1, 0), Err(Errno::AGAIN));
+    let buffer = machine.mmap(4096);
+    machine.call("read", &[far, buffer, 100]).unwrap();
+    assert_eq!(machine.send(near, 4096, 0), Ok(100));
+}
+
+#[test]
+fn connections_that_nobody_accepts_are_few() {
+    let mut machine = Machine::new();
+    let listener = machine.listener(NONBLOCK);
+    let address = machine.put(&ANY_V4);
+    let connect = |machine: &mut Machine| {
+        let near = machine.call("socket", &[INET, STREAM, 0]).unwrap();
+        let connected = machine.call("connect", &[near, address, 16]);
+        machine.call("close", &[near]).unwrap();
+        connected
+    };
+    let made = (0..1000).take_while(|_| connect(&mut machine).is_ok()).count();
+    assert!((16..=128).contains(&made), "{made}");
+    assert_eq!(connect(&mut machine), Err(Errno::CONNREFUSED));
+    machine.call("close", &[listener]).unwrap();
+    assert_eq!(machine.process.kernel.objects.endpoints.iter().count(), 0);
+}
+
+#[test]
+fn a_receive_waits_no_longer_than_it_is_told() {
+    const RECEIVE_LIMIT: u64 = 20;
+    let mut machine = Machine::new();
+    let (fd, connection) = machine.connected();
+    let limit = machine.words(&[5, 0]);
+    machine.call("setsockopt", &[fd, 1, RECEIVE_LIMIT, limit, 16]).unwrap();
+    let buffer = machine.put(&[0; 16]);
+    let read = [fd, buffer, 8, 0x100, 0, 0];
+    assert_eq!(machine.action("recvfrom", &read), Action::Resched);
+    let Schedule::Idle { until: Some(first) } = machine.schedule() else { panic!() };
+    machine.process.send(connection, b"part");
+    let Schedule::Idle { until: Some(then) } = machine.schedule() else { panic!() };
+    assert_eq!(first, then, "what comes does not make it longer");
+    assert_eq!(machine.schedule_at(then), Schedule::Run);
+    assert_eq!((machine.result(), machine.bytes(buffer, 4)), (Ok(4), b"part".to_vec()));
+    assert_eq!(machine.action("recvfrom", &read), Action::Resched);
+    let Schedule::Idle { until: Some(then) } = machine.schedule() else { panic!() };
+    assert_eq!(machine.schedule_at(then), Schedule::Run);
+    assert_eq!(machine.result(), Err(Errno::AGAIN));
 }

@@ -1,6 +1,6 @@
 //! Endpoint addresses in guest memory (`struct sockaddr` and its kin).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
     Errno, GuestMemory, guest,
@@ -83,6 +83,47 @@ impl Address {
         }
     }
 
+    /// Its IP address; a mapped IPv4 address (`::ffff:…`) is the IPv4 address.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
+            Self::V6(ip, _) => Some(IpAddr::V6(*ip).to_canonical()),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Where a connection to it goes: the unspecified address is this machine.
+    pub(super) fn or_loopback(self) -> Self {
+        match self {
+            Self::V4(ip, port) if ip.is_unspecified() => Self::V4(Ipv4Addr::LOCALHOST, port),
+            Self::V6(ip, port) if ip.is_unspecified() => Self::V6(Ipv6Addr::LOCALHOST, port),
+            Self::V6(ip, port) if ip == Ipv4Addr::UNSPECIFIED.to_ipv6_mapped() => {
+                Self::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped(), port)
+            }
+            address => address,
+        }
+    }
+
+    /// The same address with another port.
+    pub(super) fn with_port(&self, port: u16) -> Self {
+        match self {
+            Self::V4(ip, _) => Self::V4(*ip, port),
+            Self::V6(ip, _) => Self::V6(*ip, port),
+            Self::Unix(_) => Self::Unix(Vec::new()),
+        }
+    }
+
+    /// The same address for a socket of another family.
+    pub(super) fn seen_by(self, family: Family) -> Self {
+        match (self, family) {
+            (Self::V4(ip, port), Family::V6) => Self::V6(ip.to_ipv6_mapped(), port),
+            (Self::V6(ip, port), Family::V4) => {
+                Self::V4(ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::LOCALHOST), port)
+            }
+            (address, _) => address,
+        }
+    }
+
     /// As a guest reads it.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let family = self.family().number().to_le_bytes();
@@ -125,8 +166,11 @@ impl Endpoint {
         if self.connection().is_some() { local.reached(None) } else { local }
     }
 
-    /// The address of a connection's other end: the host, as if it were a client on this machine.
+    /// The address of a connection's other end: the host is as a client on this machine.
     pub(super) fn peer(&self) -> Address {
+        if let Some(remote) = &self.remote {
+            return remote.clone();
+        }
         let local = self.local.clone().unwrap_or_else(|| self.family.unspecified());
         match local.reached(Some(CLIENT_PORT)) {
             Address::V4(_, port) => Address::V4(Ipv4Addr::LOCALHOST, port),

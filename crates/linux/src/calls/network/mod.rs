@@ -1,7 +1,9 @@
-//! Sockets: listeners and connections that end at the host. Nothing leaves the sandbox.
+//! Sockets: listeners, connections that end at the host, and connections of a guest to itself. Nothing
+//! leaves the sandbox.
 
 mod address;
 mod options;
+mod own;
 mod transfer;
 
 use address::{read_address, write_address};
@@ -12,7 +14,7 @@ use crate::{
     calls::socket,
     files::{Description, flags},
     kernel::{Args, CallResult, DONE, Kernel, fail, value},
-    objects::{Address, Endpoint, Family, Listening, State},
+    objects::{Address, Connection, Endpoint, Family, Far, Listening, State},
     readiness::Source,
     vfs::Node,
 };
@@ -41,6 +43,9 @@ calls! {
     shutdown => socket::shutdown, own_shutdown;
 }
 
+/// The shortest IPv6 address, without its scope.
+const SHORTEST_V6: u32 = 24;
+
 /// The ports that are given out (RFC 6335 §6).
 const FIRST_FREE_PORT: u16 = 49_152;
 
@@ -65,25 +70,29 @@ impl Kernel {
         })
     }
 
-    /// A port that no other socket has.
-    fn free_port(&self, address: Address) -> Result<Address, Errno> {
-        let with = |port| match address {
-            Address::V4(ip, _) => Address::V4(ip, port),
-            Address::V6(ip, _) => Address::V6(ip, port),
-            Address::Unix(_) => address.clone(),
+    /// The address with a port that no other socket has, of either family.
+    fn free_port(&self, address: &Address) -> Result<Address, Errno> {
+        let sockets = || self.objects.endpoints.iter().map(|(_, socket)| socket);
+        let is_free = |port: &u16| {
+            sockets().all(|socket| socket.local.as_ref().and_then(Address::port) != Some(*port))
         };
         // There are far fewer sockets than ports.
-        (FIRST_FREE_PORT..=u16::MAX)
-            .map(with)
-            .find(|address| self.is_free(address))
-            .ok_or(Errno::ADDRINUSE)
+        let port = (FIRST_FREE_PORT..=u16::MAX).find(is_free).ok_or(Errno::ADDRINUSE)?;
+        Ok(address.with_port(port))
     }
 
     /// A description is gone, and its socket with it.
     pub(crate) fn close_endpoint(&mut self, index: usize) {
         let Ok(socket) = self.objects.endpoints.change(index) else { return };
         match &mut socket.state {
-            State::Connected(connection) if !connection.host_gone => {
+            State::Connected(Connection { far: Far::Own(peer), input, .. }) => {
+                let (peer, is_unread) = (*peer, !input.is_empty());
+                self.objects.endpoints.remove(index);
+                self.lose_peer(peer, is_unread);
+            }
+            State::Connected(connection)
+                if connection.far == Far::Host && !connection.host_gone =>
+            {
                 // The host takes what is on its way, and then lets go.
                 connection.guest_gone = true;
                 connection.writes_no_more = true;
@@ -133,7 +142,7 @@ pub(crate) fn bind(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Call
     if socket.local.is_some() || !matches!(socket.state, State::Fresh) {
         return fail(Errno::INVAL);
     }
-    let address = if address.port() == Some(0) { kernel.free_port(address)? } else { address };
+    let address = if address.port() == Some(0) { kernel.free_port(&address)? } else { address };
     let shares = socket.shares_port();
     if !shares && !kernel.is_free(&address) {
         return fail(Errno::ADDRINUSE);
@@ -153,7 +162,7 @@ pub(crate) fn listen(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallR
     let address = match &socket.local {
         Some(address) => address.clone(),
         None if socket.family == Family::Unix => return fail(Errno::INVAL),
-        None => kernel.free_port(socket.family.unspecified())?,
+        None => kernel.free_port(&socket.family.unspecified())?,
     };
     let listeners = kernel.objects.endpoints.iter().filter_map(|(_, socket)| socket.listening());
     let order = listeners.map(|listening| listening.order + 1).max().unwrap_or(0);
@@ -182,7 +191,9 @@ pub(crate) fn accept4(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
         if kernel.files.get(fd)?.flags & flags::NONBLOCK != 0 {
             return fail(Errno::AGAIN);
         }
-        return Ok(kernel.wait_for(Source::Endpoint(index)));
+        let limit = kernel.objects.endpoints.get(index)?.receive_limit();
+        let flow = kernel.wait_at_most(Source::Endpoint(index), limit);
+        return Ok(flow.ok_or(Errno::AGAIN)?);
     };
     kernel.expect_free(1)?;
     let peer = kernel.objects.endpoints.get(pending)?.peer();
@@ -198,19 +209,27 @@ pub(crate) fn accept4(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
     value(kernel.install(description, given & flags::CLOSE_ON_EXEC != 0)?)
 }
 
-/// `connect`: nobody is there but the guest itself, and outside is out of bounds.
+/// `connect`: to a listener of the guest itself; outside is out of bounds.
 pub(crate) fn connect(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let index = kernel.endpoint_of(args[0])?;
     let address = read_address(host.memory, args[1], args[2])?;
-    if kernel.objects.endpoints.get(index)?.connection().is_some() {
+    let socket = kernel.objects.endpoints.get(index)?;
+    if !matches!(socket.state, State::Fresh) {
         return fail(Errno::ISCONN);
     }
-    let is_own = match &address {
-        Address::V4(ip, _) => ip.is_loopback(),
-        Address::V6(ip, _) => ip.is_loopback(),
-        Address::Unix(_) => return fail(Errno::NOENT),
-    };
-    fail(if is_own { Errno::CONNREFUSED } else { Errno::ACCESS })
+    if socket.family != address.family() {
+        let is_short = socket.family == Family::V6 && (args[2] as u32) < SHORTEST_V6;
+        return fail(if is_short { Errno::INVAL } else { Errno::AFNOSUPPORT });
+    }
+    let address = address.or_loopback();
+    if let Some(listener) = kernel.own_listener(&address) {
+        return kernel.connect_own(index, listener, address);
+    }
+    match address.ip() {
+        None => fail(kernel.unix_failure(&address)),
+        Some(ip) if ip.is_loopback() => fail(Errno::CONNREFUSED),
+        Some(_) => fail(Errno::ACCESS),
+    }
 }
 
 fn own_getsockname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
@@ -242,6 +261,9 @@ fn own_shutdown(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult
         State::Connected(connection) => {
             connection.reads_no_more |= how != WRITE;
             connection.writes_no_more |= how != READ;
+            if let Some(peer) = connection.own_peer() {
+                kernel.tell_peer_of_shutdown(peer, how != WRITE, how != READ);
+            }
         }
         // Who waits for a connection is woken and told.
         State::Listening(listening) if how != WRITE => {

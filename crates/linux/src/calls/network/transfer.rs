@@ -5,7 +5,7 @@ use crate::{
     files::flags,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Flow, Kernel, Stop, fail, value},
-    objects::Blocked,
+    objects::{Blocked, Family},
     readiness::Source,
     signals::SIGPIPE,
 };
@@ -49,6 +49,27 @@ impl Kernel {
         Ok(is_set || given & message::DONT_WAIT != 0)
     }
 
+    /// Tells who writes that nobody reads.
+    fn broken_pipe(&mut self, given: u32) -> CallResult {
+        if given & message::NO_SIGNAL == 0 {
+            let running = self.threads.running();
+            self.send_signal(Some(running), SIGPIPE);
+        }
+        fail(Errno::PIPE)
+    }
+
+    /// Whether a connection was broken, and nobody was told.
+    pub(super) fn take_broken(&mut self, index: usize) -> Result<bool, Errno> {
+        let connection = self.objects.endpoints.get(index)?.connection();
+        let is_broken = connection.is_some_and(|connection| connection.input_broken);
+        if is_broken
+            && let Some(connection) = self.objects.endpoints.change(index)?.connection_mut()
+        {
+            connection.input_broken = false;
+        }
+        Ok(is_broken)
+    }
+
     /// How many bytes a read would find.
     pub(crate) fn unread(&self, index: usize) -> Result<u64, Errno> {
         let socket = self.objects.endpoints.get(index)?;
@@ -82,11 +103,29 @@ pub(crate) fn receive(
         if must_not_wait {
             return Err(Errno::AGAIN.into());
         }
-        return Ok(Received::Waits(kernel.wait_for(Source::Endpoint(index))));
+        let limit = kernel.objects.endpoints.get(index)?.receive_limit();
+        return match kernel.wait_at_most(Source::Endpoint(index), limit) {
+            Some(flow) => Ok(Received::Waits(flow)),
+            // Those who wait for all get what has come.
+            None if there > 0 => take(kernel, memory, index, ranges, given),
+            None => Err(Errno::AGAIN.into()),
+        };
     }
-    if there == 0 && wanted > 0 && connection.input_broken {
+    if there == 0 && wanted > 0 && kernel.take_broken(index)? {
         return Err(Errno::CONNRESET.into());
     }
+    take(kernel, memory, index, ranges, given)
+}
+
+/// Takes what has come, as far as there is room for it.
+fn take(
+    kernel: &mut Kernel,
+    memory: &mut dyn GuestMemory,
+    index: usize,
+    ranges: &[Range],
+    given: u32,
+) -> Result<Received, Stop> {
+    let connection = kernel.objects.endpoints.get(index)?.connection().ok_or(Errno::NOTCONN)?;
     let mut bytes = connection.input.as_slice();
     let mut moved = 0;
     for range in ranges {
@@ -100,6 +139,9 @@ pub(crate) fn receive(
     {
         connection.input.take(moved);
         connection.read += moved as u64;
+        if let Some(peer) = connection.own_peer() {
+            kernel.tell_peer_of_room(peer);
+        }
     }
     Ok(Received::Bytes(moved as u64))
 }
@@ -154,7 +196,13 @@ pub(crate) fn send(
     }
     let must_not_wait = kernel.must_not_wait(fd, given)?;
     let tid = kernel.threads.current().tid;
-    let connection = kernel.objects.endpoints.get(index)?.connection().ok_or(Errno::NOTCONN)?;
+    let socket = kernel.objects.endpoints.get(index)?;
+    let Some(connection) = socket.connection() else {
+        if socket.family == Family::Unix {
+            return fail(Errno::NOTCONN);
+        }
+        return kernel.broken_pipe(given);
+    };
     let wanted: u64 = ranges.iter().map(|range| range.length).sum();
     let call = (tid, ranges.first().map_or(0, |range| range.address), wanted);
     let mut done = match connection.blocked {
@@ -165,13 +213,12 @@ pub(crate) fn send(
         if done > 0 {
             return value(done);
         }
-        if given & message::NO_SIGNAL == 0 {
-            let running = kernel.threads.running();
-            kernel.send_signal(Some(running), SIGPIPE);
+        if kernel.take_broken(index)? {
+            return fail(Errno::CONNRESET);
         }
-        return fail(Errno::PIPE);
+        return kernel.broken_pipe(given);
     }
-    let mut room = connection.output.room() as u64;
+    let mut room = kernel.room_to_send(index)? as u64;
     let mut skipped = done;
     for range in ranges {
         let skip = skipped.min(range.length);
@@ -185,14 +232,19 @@ pub(crate) fn send(
             Err(_) if done > 0 => break,
             Err(error) => return Err(error.into()),
         };
-        if let Some(connection) = kernel.objects.endpoints.change(index)?.connection_mut() {
-            connection.output.put(bytes);
-        }
+        kernel.put_sent(index, bytes)?;
         (done, room) = (done + length, room - length);
-        kernel.output = true;
     }
     let is_short = done < wanted && room == 0;
-    let waits = is_short && !must_not_wait;
+    let mut waits = is_short && !must_not_wait;
+    let mut flow = Flow::Parked;
+    if waits {
+        let limit = kernel.objects.endpoints.get(index)?.send_limit();
+        match kernel.wait_at_most(Source::Endpoint(index), limit) {
+            Some(parked) => flow = parked,
+            None => waits = false,
+        }
+    }
     if waits
         || kernel.objects.endpoints.get(index)?.connection().is_some_and(|c| c.blocked.is_some())
     {
@@ -202,7 +254,7 @@ pub(crate) fn send(
         }
     }
     match done {
-        _ if waits => Ok(kernel.wait_for(Source::Endpoint(index))),
+        _ if waits => Ok(flow),
         0 if is_short => fail(Errno::AGAIN),
         done => value(done),
     }
