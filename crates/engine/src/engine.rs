@@ -5,7 +5,8 @@ use std::{io::Read, sync::Arc, task::Context, time::Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Console, Exchange, Fault, Limits, Profile, ProgramId, ProgramSource, Slice, Translation, Usage,
+    Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Profile, ProgramId,
+    ProgramSource, Slice, ToKeep, Translation, Usage,
 };
 
 /// A way of running programs.
@@ -31,6 +32,17 @@ pub trait Engine: Send + Sync {
         console: Arc<dyn Console>,
     ) -> Result<Arc<dyn Program>, LoadError>;
 
+    /// What snapshots depend on that this engine keeps: of this machine, and of this build.
+    fn conditions(&self) -> Result<Vec<Condition>, LoadError> {
+        Err(LoadError::Snapshot { what: KEEPS_NOTHING.to_owned() })
+    }
+
+    /// A program that goes on from a snapshot that was kept under the same conditions. Nothing of it
+    /// is executed.
+    fn restore(&self, _kept: &Kept) -> Result<Arc<dyn Program>, LoadError> {
+        Err(LoadError::Snapshot { what: KEEPS_NOTHING.to_owned() })
+    }
+
     /// Runs a program to its end in a sandbox, without requests, as `sandtide run` does. `Ok` has
     /// its exit code, or the fault that ended it.
     fn execute(
@@ -55,10 +67,18 @@ pub trait Engine: Send + Sync {
     }
 }
 
+/// What [`Engine::restore`] says where it is not implemented.
+const KEEPS_NOTHING: &str = "this engine keeps none";
+
 /// The code of a tenant: loaded, verified, initialised; immutable and shared.
 pub trait Program: Send + Sync {
     /// The hash of everything the program was made from.
     fn id(&self) -> ProgramId;
+
+    /// The snapshot, to be kept on disk. Reads the files that the program has looked at.
+    fn to_keep(&self) -> Result<ToKeep<'_>, KeepError> {
+        Err(KeepError::Unsupported)
+    }
 
     /// System calls that its guests have made and that the engine does not have, with how often,
     /// by name. The guests were told `ENOSYS`.
@@ -208,6 +228,12 @@ pub enum LoadError {
     /// It ended badly before it waited for its first request.
     #[error("the program failed before it asked for its first request: {0}")]
     Boot(Fault),
+    /// A snapshot that was kept is none for here and now.
+    #[error("its snapshot cannot be used: {what}")]
+    Snapshot {
+        /// What is wrong with it.
+        what: String,
+    },
     /// Something that it was granted cannot be had.
     #[error("cannot open {path}")]
     Grant {
@@ -235,6 +261,7 @@ impl LoadError {
                 Some("raise `limits.boot_instructions`, or compute less before the first request")
             }
             Self::Boot(fault) => fault.hint(),
+            Self::Snapshot { .. } => Some("make it anew: `sandtide snapshot`"),
             Self::Grant { .. } => Some("check the tenant's `files`"),
             Self::Engine(EngineError::System { source, .. })
                 if source.kind() == std::io::ErrorKind::OutOfMemory =>

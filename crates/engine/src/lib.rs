@@ -20,6 +20,7 @@ mod console;
 mod engine;
 mod exchange;
 mod fault;
+mod kept;
 mod limits;
 mod profile;
 mod response;
@@ -36,6 +37,7 @@ pub use exchange::{
     AddedHeaders, Exchange, ExchangeId, Incoming, Purpose, authority_of, headers_of,
 };
 pub use fault::{Fault, Location, Trap, TrapCause};
+pub use kept::{Condition, KeepError, Kept, Recipe, ToKeep};
 pub use limits::{Limits, Slice, Usage};
 pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};

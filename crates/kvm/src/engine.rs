@@ -2,9 +2,11 @@
 
 use std::{io::Read, sync::Arc};
 
-use sandtide_engine::{Console, Engine, Fault, Limits, LoadError, Program, ProgramSource};
+use sandtide_engine::{
+    Condition, Console, Engine, Fault, Kept, Limits, LoadError, Program, ProgramSource,
+};
 
-use crate::{boot, place, program};
+use crate::{boot, kept, place, program};
 
 /// Runs x86-64 programs, static or dynamic Linux ELF, in virtual machines.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,6 +39,15 @@ impl Engine for KvmEngine {
         console: Arc<dyn Console>,
     ) -> Result<Arc<dyn Program>, LoadError> {
         let program = program::load(source, limits, &*console)?;
+        Ok(Arc::new(program::SharedProgram(program)))
+    }
+
+    fn conditions(&self) -> Result<Vec<Condition>, LoadError> {
+        kept::conditions()
+    }
+
+    fn restore(&self, kept: &Kept) -> Result<Arc<dyn Program>, LoadError> {
+        let program = kept::restore(kept)?;
         Ok(Arc::new(program::SharedProgram(program)))
     }
 

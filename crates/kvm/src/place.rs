@@ -47,7 +47,7 @@ pub(crate) struct Host {
 }
 
 /// Opens KVM, if it works.
-fn host() -> Result<Arc<Host>, LoadError> {
+pub(crate) fn host() -> Result<Arc<Host>, LoadError> {
     let unavailable = |reason: &probe::Unavailable| LoadError::NotAProgram {
         what: format!("programs for x86-64 cannot run here: {reason}"),
         hint: Some(reason.hint()),
@@ -119,6 +119,9 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
     let cpu = Registers::new(entry);
     let process = Process::start(&layout, &setup, cpu, &mut memory, &mut random)
         .map_err(|error| error.into_load_error(limits))?;
+    if let Some(path) = image.interpreter {
+        process.note_read(path);
+    }
     let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
     Ok(Placed { machine, host, base: image.base })
 }

@@ -100,14 +100,11 @@ pub struct Support {
 
 impl fmt::Display for Support {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = match self.entry {
-            CallEntry::Ring0 => "system calls enter ring 0",
-            CallEntry::Ring3 => "system calls stay in ring 3",
-        };
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         write!(
             f,
-            "{entry}; {:.1} us a call, {:.1} us an exception, {:.1} us a page's first write",
+            "system calls {}; {:.1} us a call, {:.1} us an exception, {:.1} us a page's first write",
+            self.entry,
             microseconds(self.call),
             microseconds(self.exception),
             microseconds(self.first_write)

@@ -2,20 +2,22 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use sandtide_engine::{
-    Console, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox, SpawnError,
+    Console, Events, KeepError, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
+    SpawnError, ToKeep,
 };
 use sandtide_linux::{
-    Process,
+    Process, Reads,
     serve::{Booted, Ready},
 };
 use sha2::{Digest, Sha256};
 
 use crate::{
     boot::boot,
+    kept::KeptSymbols,
     machine::system,
     memory::Snapshot,
     place::{Host, Placed, place},
@@ -26,19 +28,43 @@ use crate::{
 
 /// Everything that the sandboxes of a program share.
 pub(crate) struct KvmProgram {
-    id: ProgramId,
+    pub(crate) id: ProgramId,
     pub(crate) host: Arc<Host>,
     pub(crate) limits: Limits,
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) symbols: Symbols,
+    pub(crate) names: Names,
     pub(crate) process: Process<Registers>,
     /// How it waits for a request where the snapshot was taken.
     pub(crate) ready: Ready,
-    events: Events,
-    unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
+    pub(crate) events: Events,
+    /// The files that it has looked at; `None` if it was started from a snapshot.
+    pub(crate) reads: Option<Reads>,
+    pub(crate) unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// Names of functions, read when somebody asks for one where they lie in a file.
+pub(crate) struct Names {
+    symbols: OnceLock<Symbols>,
+    kept: Option<KeptSymbols>,
+}
+
+impl Names {
+    fn known(symbols: Symbols) -> Self {
+        Self { symbols: OnceLock::from(symbols), kept: None }
+    }
+
+    pub(crate) fn kept(kept: KeptSymbols) -> Self {
+        Self { symbols: OnceLock::new(), kept: Some(kept) }
+    }
 }
 
 impl KvmProgram {
+    /// The names of its functions.
+    pub(crate) fn symbols(&self) -> &Symbols {
+        let Names { symbols, kept } = &self.names;
+        symbols.get_or_init(|| kept.as_ref().map(KeptSymbols::read).unwrap_or_default())
+    }
+
     /// Counts system calls that the Linux layer does not have. Rare: no request of a program that
     /// works comes here.
     #[cold]
@@ -63,16 +89,18 @@ pub(crate) fn load(
     machine.save()?;
     machine.prepare_vectors();
     let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
+    let reads = machine.process.take_reads();
     let unknown_calls = machine.process.take_unknown_calls().into_iter().collect();
     Ok(Arc::new(KvmProgram {
         id: identify(source, limits),
         host,
         limits: limits.clone(),
         snapshot: Arc::new(snapshot),
-        symbols,
+        names: Names::known(symbols),
         process: machine.process.clone(),
         ready,
         events,
+        reads: Some(reads),
         unknown_calls: Mutex::new(unknown_calls),
     }))
 }
@@ -93,6 +121,10 @@ pub(crate) struct SharedProgram(pub(crate) Arc<KvmProgram>);
 impl Program for SharedProgram {
     fn id(&self) -> ProgramId {
         self.0.id
+    }
+
+    fn to_keep(&self) -> Result<ToKeep<'_>, KeepError> {
+        self.0.to_keep()
     }
 
     fn unknown_calls(&self) -> Vec<(String, u64)> {

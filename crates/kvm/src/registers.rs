@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kvm_bindings::{kvm_regs, kvm_xsave};
 use sandtide_linux::{Architecture, Cpu, GuestMemory, MemoryError, SignalEntry};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     paging::USER_END,
@@ -75,6 +76,55 @@ pub(crate) struct Registers {
 impl std::fmt::Debug for Registers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registers").field("general", &self.general).finish_non_exhaustive()
+    }
+}
+
+/// The registers of a thread on disk.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    general: [u64; 18],
+    fs: u64,
+    gs: u64,
+    /// Without the zeros at its end.
+    extended: Option<Vec<u32>>,
+    number: u64,
+    in_call: bool,
+}
+
+impl Serialize for Registers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let general = self.clone().in_frame().map(|register| *register);
+        let extended = self.extended.as_ref().map(|extended| {
+            let length = extended.region.iter().rposition(|word| *word != 0);
+            extended.region[..length.map_or(0, |last| last + 1)].to_vec()
+        });
+        let Self { fs, gs, number, in_call, .. } = *self;
+        Saved { general, fs, gs, extended, number, in_call }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Registers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let saved = Saved::deserialize(deserializer)?;
+        let extended = saved.extended.map(|words| {
+            let mut extended = kvm_xsave::default();
+            let region = extended.region.get_mut(..words.len());
+            region.ok_or(de::Error::custom("too many vector registers"))?.copy_from_slice(&words);
+            Ok(Arc::new(extended))
+        });
+        let mut this = Self { extended: extended.transpose()?, ..Self::default() };
+        for (register, value) in this.in_frame().into_iter().zip(saved.general) {
+            *register = value;
+        }
+        // No processor takes others.
+        let is_canonical = |address: u64| (address as i64) << 16 >> 16 == address as i64;
+        if !is_canonical(saved.gs) {
+            return Err(de::Error::custom("a base of `gs` that no processor takes"));
+        }
+        (this.fs, this.gs) = (saved.fs, saved.gs);
+        (this.number, this.in_call) = (saved.number, saved.in_call);
+        (this.moved, this.new_fs) = (true, true);
+        Ok(this)
     }
 }
 

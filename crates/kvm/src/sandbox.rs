@@ -38,8 +38,8 @@ impl KvmSandbox {
     }
 
     fn fault(&mut self, end: End) -> Progress {
-        let KvmProgram { limits, symbols, .. } = &*self.program;
-        Progress::Ended(Outcome::Fault(self.machine.fault(end, limits, symbols)))
+        let KvmProgram { limits, .. } = &*self.program;
+        Progress::Ended(Outcome::Fault(self.machine.fault(end, limits, self.program.symbols())))
     }
 
     fn begin_exchange(&mut self) {

@@ -24,6 +24,8 @@
 //! (AMD64 Architecture Programmer's Manual Vol. 2, 6.1 "Fast System Call and Return", 8.9 "Long-Mode
 //! Interrupt Control Transfers", 12.2.5 "64-Bit Task State Segment".)
 
+use std::fmt;
+
 use kvm_bindings::{kvm_dtable, kvm_segment};
 
 use crate::paging::{PAGE, SYSTEM, SystemPage};
@@ -99,6 +101,15 @@ pub enum CallEntry {
     Ring0,
     /// It jumps, and stays in ring 3.
     Ring3,
+}
+
+impl fmt::Display for CallEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ring0 => "enter ring 0",
+            Self::Ring3 => "stay in ring 3",
+        })
+    }
 }
 
 impl CallEntry {

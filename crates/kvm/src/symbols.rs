@@ -2,6 +2,7 @@
 
 use object::{Object as _, ObjectSymbol as _, SymbolKind, read::elf::ElfFile64};
 use sandtide_engine::Location;
+use serde::{Deserialize, Serialize};
 
 /// A file may name at most this many functions; the rest have no names.
 const MOST_FUNCTIONS: usize = 1 << 18;
@@ -10,14 +11,14 @@ const MOST_FUNCTIONS: usize = 1 << 18;
 const MOST_NAMES: usize = 16 << 20;
 
 /// The functions of a program's own file. Those of its libraries have no names.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Symbols {
     /// Sorted by address.
     functions: Box<[Function]>,
     names: Box<str>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Function {
     address: u64,
     length: u32,
@@ -58,6 +59,23 @@ impl Symbols {
         Self { functions: functions.into(), names: names.into() }
     }
 
+    /// Them, to be kept.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, postcard::Error> {
+        postcard::to_allocvec(self)
+    }
+
+    /// What was kept; `None` if it is nonsense.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let this: Self = postcard::from_bytes(bytes).ok()?;
+        let has_name = |function: &Function| {
+            let start = function.name as usize;
+            this.names.get(start..start.checked_add(function.name_length as usize)?)
+        };
+        let is_right = this.functions.is_sorted_by_key(|function| function.address)
+            && this.functions.iter().all(|function| has_name(function).is_some());
+        is_right.then_some(this)
+    }
+
     /// A code address with the name of its function.
     pub(crate) fn locate(&self, pc: u64) -> Location {
         let after = self.functions.partition_point(|function| function.address <= pc);
@@ -91,6 +109,10 @@ mod tests {
         let behind = symbols.locate(address + u64::from(length)).symbol;
         assert_ne!(behind.map(|(name, _)| name), Some(name));
         assert_eq!(symbols.locate(0).symbol, None);
+        let bytes = symbols.to_bytes().unwrap();
+        let kept = Symbols::from_bytes(&bytes).unwrap();
+        assert_eq!(kept.locate(address + 1), symbols.locate(address + 1));
+        assert!(Symbols::from_bytes(&bytes[..bytes.len() - 1]).is_none());
     }
 
     #[test]

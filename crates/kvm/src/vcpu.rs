@@ -17,6 +17,7 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd};
 use sandtide_memory::Reservation;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     memory::Memory,
@@ -206,6 +207,52 @@ fn ask_for_features(kvm: &Kvm) -> io::Result<(CpuId, u64)> {
         }
     }
     Ok((cpuid, xcr0))
+}
+
+/// The processor, as guests see it.
+pub(crate) struct Processor {
+    /// Its maker and kind.
+    pub(crate) name: String,
+    /// A hash of all that programs can find out about it.
+    pub(crate) features: String,
+}
+
+/// What guests find out about the processor with CPUID, and the vector registers that they have.
+pub(crate) fn processor(kvm: &Kvm) -> io::Result<Processor> {
+    let (cpuid, xcr0) = features(kvm)?;
+    let mut hash = Sha256::new();
+    hash.update(xcr0.to_le_bytes());
+    let mut name = String::new();
+    for entry in cpuid.as_slice() {
+        let mut values = [entry.eax, entry.ebx, entry.ecx, entry.edx];
+        match entry.function {
+            // The number of the processor on which KVM was asked.
+            1 => {
+                values[1] &= 0x00ff_ffff;
+                name.push_str(&kind(entry.eax));
+            }
+            0xb | 0x1f => values[3] = 0,
+            0x8000_001e => (values[0], values[1], values[2]) = (0, 0, 0),
+            0 => {
+                let maker = [entry.ebx, entry.edx, entry.ecx].map(u32::to_le_bytes).concat();
+                name.push_str(&String::from_utf8_lossy(&maker));
+            }
+            _ => {}
+        }
+        for value in [entry.function, entry.index].into_iter().chain(values) {
+            hash.update(value.to_le_bytes());
+        }
+    }
+    let features = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Processor { name, features })
+}
+
+/// Family and model of a processor (AMD64 Architecture Programmer's Manual Vol. 3, E.3.2).
+fn kind(signature: u32) -> String {
+    let [base, extended] = [signature >> 8 & 0xf, signature >> 20 & 0xff];
+    let family = base + if base == 0xf { extended } else { 0 };
+    let model = signature >> 4 & 0xf | if base >= 6 { signature >> 12 & 0xf0 } else { 0 };
+    format!(" family {family} model {model} stepping {}", signature & 0xf)
 }
 
 /// Long mode with our tables, in ring 3 (AMD64 Architecture Programmer's Manual Vol. 2, 14.6).

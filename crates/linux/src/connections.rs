@@ -95,6 +95,12 @@ impl<C: Cpu> Process<C> {
         Some(Listener(index))
     }
 
+    /// Whether there is such a listener.
+    pub(crate) fn has_listener(&self, listener: Listener) -> bool {
+        let socket = self.kernel.objects.endpoints.get(listener.0);
+        socket.is_ok_and(|socket| socket.listening().is_some())
+    }
+
     /// Connects to a listener; `None` if there is none any more.
     pub fn connect(&mut self, listener: Listener) -> Option<Connection> {
         let kernel = &mut self.kernel;

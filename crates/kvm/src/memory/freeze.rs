@@ -25,14 +25,16 @@ const LARGEST_GAP: u64 = 4;
 /// The memory of a program at the point where it waits for a request: pages of the program, its page
 /// tables and the stubs. Immutable and shared by all of the program's sandboxes.
 pub(crate) struct Snapshot {
-    file: OwnedFd,
+    pub(super) file: OwnedFd,
+    /// Where the pages begin in the file.
+    pub(super) start: u64,
     /// Pages that the file has, one behind the other.
-    runs: Vec<Range<u64>>,
+    pub(super) runs: Vec<Range<u64>>,
     /// The entries of the table that are not zero, in order.
-    entries: Vec<(Range<u64>, u8)>,
+    pub(super) entries: Vec<(Range<u64>, u8)>,
     /// The same memory, mapped for reading: what a reset copies from.
-    view: Reservation,
-    chunks: Chunks,
+    pub(super) view: Reservation,
+    pub(super) chunks: Chunks,
 }
 
 impl Memory {
@@ -65,6 +67,7 @@ impl Memory {
         rustix::fs::fcntl_add_seals(&file, seals)?;
         let snapshot = Snapshot {
             file: file.into(),
+            start: 0,
             runs,
             entries: entries_of(&self.table, &self.chunks),
             view: Reservation::new(END as usize)?,
@@ -93,10 +96,10 @@ impl Memory {
 }
 
 impl Snapshot {
-    fn map_into(&self, memory: &Reservation, writable: bool) -> io::Result<()> {
+    pub(super) fn map_into(&self, memory: &Reservation, writable: bool) -> io::Result<()> {
         let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
         let access = ProtFlags::READ | write;
-        let mut offset = 0;
+        let mut offset = self.start;
         for run in &self.runs {
             let length = (run.end - run.start) * PAGE;
             let start = (run.start * PAGE) as usize;
@@ -106,11 +109,22 @@ impl Snapshot {
         Ok(())
     }
 
+    /// The bytes of a run.
+    pub(super) fn range_bytes(&self, pages: &Range<u64>) -> &[u8] {
+        assert!(pages.start <= pages.end && pages.end <= END / PAGE, "no pages {pages:?}");
+        // SAFETY: as in `page_bytes`, for several pages.
+        unsafe {
+            let start = self.view.base().add((pages.start * PAGE) as usize);
+            std::slice::from_raw_parts(start, ((pages.end - pages.start) * PAGE) as usize)
+        }
+    }
+
     /// The bytes that a page had; zero for one that the snapshot has no bytes for.
     pub(super) fn page_bytes(&self, page: u64) -> &[u8] {
         assert!(page < END / PAGE, "no page {page}");
         // SAFETY: a whole page inside the view, which is mapped while `self` lives and which
-        // nothing writes: the file is sealed and the rest stays zero.
+        // nothing writes: the file is sealed, or one that nobody changes (`Kept::file`), and the
+        // rest stays zero.
         unsafe {
             let start = self.view.base().add((page * PAGE) as usize);
             std::slice::from_raw_parts(start, PAGE as usize)

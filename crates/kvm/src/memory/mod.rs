@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "makes views of memory that the guest writes while it runs")]
 
 mod chunks;
+mod disk;
 mod freeze;
 mod linux;
 mod ranges;
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub(crate) use chunks::Chunks;
+pub(crate) use disk::Layout;
 pub(crate) use freeze::Snapshot;
 use ranges::Ranges;
 pub(crate) use reset::AfterReset;

@@ -22,7 +22,7 @@ pub(super) fn between(start: *const u8, end: *const u8) -> &'static [u8] {
 
 /// Guest code, as a function that returns its bytes.
 macro_rules! guest {
-    ($name:ident: $($line:literal),+ $(,)?) => {
+    ($visible:vis $name:ident: $($line:literal),+ $(,)?) => {
         core::arch::global_asm!(
             ".pushsection .rodata.guests, \"a\", @progbits",
             concat!(".globl kvm_guest_", stringify!($name), "_start"),
@@ -32,7 +32,7 @@ macro_rules! guest {
             concat!("kvm_guest_", stringify!($name), "_end:"),
             ".popsection",
         );
-        fn $name() -> &'static [u8] {
+        $visible fn $name() -> &'static [u8] {
             unsafe extern "C" {
                 #[link_name = concat!("kvm_guest_", stringify!($name), "_start")]
                 static START: u8;

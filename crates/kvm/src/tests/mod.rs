@@ -4,6 +4,7 @@
 mod dynamic;
 mod guests;
 mod hostile;
+mod kept;
 mod sandboxes;
 
 use std::time::Duration;

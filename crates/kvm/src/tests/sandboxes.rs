@@ -14,7 +14,7 @@ use super::guests::{Quiet, guest, has_kvm, load};
 
 // Answers with what it finds in a register, a vector, memory, another register, on the stack, and in
 // a fresh mapping. Then changes all of them.
-guest!(counts:
+guest!(pub(super) counts:
     "mov rbx, 0x31",
     "movq xmm7, rbx",
     "mov qword ptr [0x500000], 0x31",
@@ -52,7 +52,7 @@ fn exchange() -> Exchange {
 }
 
 /// Runs an exchange to its end; its body, and how many turns it took.
-fn serve(sandbox: &mut dyn Sandbox, time: Duration) -> (Result<String, Outcome>, usize) {
+pub(super) fn serve(sandbox: &mut dyn Sandbox, time: Duration) -> (Result<String, Outcome>, usize) {
     let mut exchange = exchange();
     let deadline = Instant::now() + time;
     for turns in 1.. {
@@ -77,7 +77,7 @@ fn serve(sandbox: &mut dyn Sandbox, time: Duration) -> (Result<String, Outcome>,
     unreachable!()
 }
 
-const TIME: Duration = Duration::from_secs(10);
+pub(super) const TIME: Duration = Duration::from_secs(10);
 
 #[test]
 fn every_exchange_starts_from_the_snapshot() {

@@ -4,7 +4,7 @@ use sandtide_engine::{Console, EngineError, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::{Direct, Machine, Served, Sockets};
-use crate::{Connection, Listener};
+use crate::{Connection, Cpu, Listener, Process};
 
 /// How a program waits for its first request, where its snapshot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,19 @@ pub enum Ready {
         /// A connection on which it waits for a request already.
         connection: Option<Connection>,
     },
+}
+
+impl Ready {
+    /// Whether a process can wait like this: for what was read from a file.
+    pub fn is_of<C: Cpu>(&self, process: &Process<C>) -> bool {
+        match self {
+            Self::Direct { number, .. } => sandtide_abi::call::is_guest_call(*number),
+            Self::Sockets { listener, connection } => {
+                process.has_listener(*listener)
+                    && connection.is_none_or(|connection| process.is_idle(connection))
+            }
+        }
+    }
 }
 
 /// Brings the requests of one sandbox to its guest, and the answers back.
