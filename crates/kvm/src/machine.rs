@@ -62,6 +62,10 @@ pub(crate) struct Machine {
     prepared: Option<Arc<kvm_bindings::kvm_xsave>>,
 }
 
+/// So long a turn is not interrupted: an exchange that is over soon is not worth a switch to another
+/// virtual machine, which costs as much as some system calls.
+const FIRST_CHUNK: Duration = Duration::from_micros(250);
+
 /// What a turn of running may use. Made once for a turn: guest calls in between do not renew it.
 pub(crate) struct Bounds<'a> {
     /// Until when there must be an end.
@@ -99,7 +103,8 @@ impl<'a> Bounds<'a> {
         if self.now >= self.deadline {
             return Some(Stop::Over(End::Deadline));
         }
-        let is_over = self.now - self.start >= self.slice || (self.interrupt)();
+        let spent = self.now - self.start;
+        let is_over = spent >= self.slice || spent >= FIRST_CHUNK && (self.interrupt)();
         is_over.then_some(Stop::Sliced)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Desk {
     /// Of the slot when `state` was made.
     generation: Cell<u64>,
     state: RefCell<State>,
-    /// How many sandboxes a pool keeps.
+    /// How many sandboxes a pool keeps at least.
     idle_sandboxes: u32,
     /// Whether somebody asked for the pool since the last look.
     used: Cell<bool>,
@@ -121,14 +121,19 @@ impl Desk {
         if self.slot.generation() != self.generation.get() {
             self.refresh();
         }
-        if self.used.take() || is_busy {
+        let is_used = self.used.take() || is_busy;
+        if is_used {
             self.last_used.set(Instant::now());
             self.slot.touch();
-        } else if let State::Ready(pool) = &*self.state.borrow()
+        }
+        if let State::Ready(pool) = &*self.state.borrow()
             && pool.len() > 0
-            && self.last_used.get().elapsed() >= IDLE
         {
-            pool.empty();
+            if is_used || self.last_used.get().elapsed() < IDLE {
+                pool.trim();
+            } else {
+                pool.empty();
+            }
         }
     }
 

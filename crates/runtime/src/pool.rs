@@ -124,42 +124,67 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 /// The idle sandboxes of one version of a tenant's program on one reactor. The last one used is
 /// taken first: its memory is the warmest.
+///
+/// As many are kept as were in use at once lately: making one costs far more than keeping it for a
+/// moment. Those that nobody took between two looks ([`Pool::trim`]) are let go of.
 pub(crate) struct Pool {
     pub(crate) version: Arc<Version>,
     idle: RefCell<Vec<Clean>>,
-    /// How many are kept.
-    limit: Cell<u32>,
+    /// So many are kept however rarely they are used.
+    least: usize,
+    /// The fewest that were idle since the last look.
+    unused: Cell<usize>,
+    is_closed: Cell<bool>,
 }
 
 impl Pool {
-    pub(crate) fn new(version: Arc<Version>, limit: u32) -> Self {
-        Self { version, idle: RefCell::default(), limit: Cell::new(limit) }
+    pub(crate) fn new(version: Arc<Version>, least: u32) -> Self {
+        Self {
+            version,
+            idle: RefCell::default(),
+            least: least as usize,
+            unused: Cell::new(0),
+            is_closed: Cell::new(false),
+        }
     }
 
     pub(crate) fn take(&self) -> Option<Clean> {
-        self.idle.borrow_mut().pop()
+        let mut idle = self.idle.borrow_mut();
+        let taken = idle.pop();
+        self.unused.set(self.unused.get().min(idle.len()));
+        taken
     }
 
-    /// Keeps the sandbox unless enough are kept already.
     pub(crate) fn put(&self, clean: Clean) {
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.limit.get() as usize {
-            idle.push(clean);
-        } else {
-            drop(idle);
+        if self.is_closed.get() {
             clean.retire();
+        } else {
+            self.idle.borrow_mut().push(clean);
         }
+    }
+
+    /// Lets go of some of those that were not needed since the last time. Not of all at once: the
+    /// next burst may come, and destroying a sandbox takes a moment of this thread.
+    pub(crate) fn trim(&self) {
+        let mut idle = self.idle.borrow_mut();
+        let surplus = self.unused.get().min(idle.len().saturating_sub(self.least));
+        // The coldest.
+        let surplus: Vec<Clean> = idle.drain(..surplus.div_ceil(4)).collect();
+        self.unused.set(idle.len());
+        drop(idle);
+        surplus.into_iter().for_each(Clean::retire);
     }
 
     /// Lets go of all idle sandboxes.
     pub(crate) fn empty(&self) {
+        self.unused.set(0);
         let idle = self.idle.take();
         idle.into_iter().for_each(Clean::retire);
     }
 
     /// Lets go of all idle sandboxes, and of those in use when they come back.
     pub(crate) fn close(&self) {
-        self.limit.set(0);
+        self.is_closed.set(true);
         self.empty();
     }
 

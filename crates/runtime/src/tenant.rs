@@ -75,7 +75,7 @@ pub struct Admission {
     pub queue: u32,
     /// How long one waits at most before the answer is 503.
     pub queue_time: Duration,
-    /// Sandboxes kept ready on each reactor while nothing uses them.
+    /// Sandboxes kept ready on each reactor however few are used at once.
     pub idle_sandboxes: u32,
     /// The share of computing time against other tenants that compute, 1 to 10,000.
     pub weight: u32,

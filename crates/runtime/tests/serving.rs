@@ -493,7 +493,7 @@ fn tables_are_swapped_and_running_exchanges_end_by_the_old_one() {
 }
 
 #[test]
-fn idle_sandboxes_are_bounded() {
+fn sandboxes_are_kept_while_so_many_are_used_at_once() {
     let gate = Gate::new();
     let wait = [vec![Act::Wait(gate.clone())], answer("x")].concat();
     let bench = bench([("/", wait)], |tenant| tenant.admission.idle_sandboxes = 2);
@@ -503,7 +503,15 @@ fn idle_sandboxes_are_bounded() {
     for serving in &mut servings {
         assert!(matches!(head(serving), Reply::Whole(_)));
     }
-    assert_eq!(bench.idle_and_busy(), (2, 0));
+    drop(servings);
+    assert_eq!(bench.idle_and_busy(), (5, 0));
+    bench.reactor.tick();
+    assert_eq!(bench.idle_and_busy(), (5, 0), "all were in use since the tick before");
+    for left in [4, 3, 2, 2] {
+        bench.whole("/");
+        bench.reactor.tick();
+        assert_eq!(bench.idle_and_busy(), (left, 0), "one would have been enough, two are kept");
+    }
     assert_eq!(bench.fake.stats.destroyed.load(SeqCst), 3);
 }
 
