@@ -1,7 +1,6 @@
 """The parts of the benchmark. Each measures its peers in turn and adds figures."""
 
 import http.client
-import json
 import os
 import subprocess
 import tempfile
@@ -9,9 +8,10 @@ import time
 
 from compute import checks, compute
 from crowd import crowd
-from load import OpenLoop, Server, Wrk, available_bytes, binary, built, configuration, guest
+from load import OpenLoop, Server, Wrk, available_bytes, binary, built, configuration, guest, lines
 from protocols import protocols
 from sandboxes import sandboxes
+from servers import servers
 
 
 def throughput(root, options, add):
@@ -56,8 +56,10 @@ def measure(cases, peers, options, add, server, client):
 
 def inside(root, options, add):
     """One exchange and its reset, from inside."""
-    for _ in range(options.rounds):
-        lines(add, [binary(root, "inside"), root / "build/examples/hello.elf"])
+    text = f'[tenants.hello]\nauthorities = ["hello.localhost"]\nprogram = "{root}/build/examples/hello.elf"\n'
+    with configuration(text) as file:
+        for _ in range(options.rounds):
+            lines(add, [binary(root, "inside"), file.name])
 
 
 def loading(root, _options, add):
@@ -69,15 +71,6 @@ def loading(root, _options, add):
 def resets(root, _options, add):
     """What it costs to undo a request's writes: by marked pages, and by protected ones."""
     lines(add, [built(root, "resets")])
-
-
-def lines(add, command):
-    """Takes over the figures that a program of ours prints."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"error: {' '.join(map(str, command))} failed:\n{done.stderr}")
-    for line in done.stdout.splitlines():
-        add(**json.loads(line))
 
 
 def idle(root, _options, add):
@@ -255,6 +248,7 @@ ALL = {
     "throughput": throughput,
     "protocols": protocols,
     "inside": inside,
+    "servers": servers,
     "idle": idle,
     "crowd": crowd,
     "start": start,

@@ -1,73 +1,79 @@
-//! Measures one exchange and its reset from inside, without a socket: how long each takes, how
-//! many instructions the guest runs and how many bytes the reset copies. Prints JSON lines.
+//! Measures exchanges and resets of a configuration's tenants from inside, without a socket: how
+//! long each takes, what the guest did in it and how much the reset copies. Prints JSON lines.
 //!
-//! Usage: `inside PROGRAM`
+//! Usage: `inside CONFIG`
 
 use std::{
+    env,
     path::Path,
     sync::Arc,
-    task::{Context, Waker},
+    task::{Context, Wake, Waker},
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
+use sandtide_config::{Surroundings, Tenant};
+use sandtide_control::{Content, load};
 use sandtide_engine::{
-    Console, Engine, Exchange, ExchangeId, Limits, Outcome, ProgramSource, Progress, RequestBody,
-    Sandbox, Slice, Stream, Translate, Turn, Usage, Warmup,
+    Console, Engine, Exchange, ExchangeId, Limits, Outcome, Progress, RequestBody, Sandbox, Slice,
+    Turn, Usage,
 };
+use sandtide_kvm::KvmEngine;
 use sandtide_riscv::RiscvEngine;
 
 const PAGE: u64 = 4096;
-const ROUNDS: usize = 200;
-const EXCHANGES: u32 = 1000;
-
-struct Silent;
-
-impl Console for Silent {
-    fn write(&self, _: Stream, _: &[u8]) {}
-}
+/// Measurements of each tenant; the figures are their medians.
+const ROUNDS: usize = 100;
+/// How long one of them takes, about.
+const ROUND: Duration = Duration::from_millis(20);
+/// The requests of one of them, at most.
+const MOST: u32 = 1000;
+/// Sandboxes that are made to see how long that takes.
+const SPAWNED: usize = 20;
 
 fn main() -> anyhow::Result<()> {
-    let path = std::env::args().nth(1).context("usage: inside PROGRAM")?;
-    let image = std::fs::read(&path).with_context(|| format!("cannot read {path}"))?;
-    let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let source = ProgramSource {
-        name: path.clone(),
-        image: image.into(),
-        args: vec![path],
-        env: Vec::new(),
-        files: Vec::new(),
-        path: "/program".to_owned(),
-        directory: "/".to_owned(),
-        translate: Translate::default(),
-        warmup: Warmup::default(),
-    };
-    let limits = Limits::default();
-    let console: Arc<dyn Console> = Arc::new(Silent);
-    let start = Instant::now();
-    let program = RiscvEngine::new().load(&source, &limits, Arc::clone(&console))?;
-    let load = start.elapsed();
-    let start = Instant::now();
-    let mut sandbox = program.spawn(console)?;
-    let spawn = start.elapsed();
-
-    let mut samples = Vec::new();
-    for _ in 0..ROUNDS {
-        samples.push(round(&mut *sandbox, &limits)?);
+    let path = env::args().nth(1).context("usage: inside CONFIG")?;
+    let engines: Vec<Arc<dyn Engine>> =
+        vec![Arc::new(RiscvEngine::new()), Arc::new(KvmEngine::new())];
+    let names: Vec<_> = engines.iter().map(|engine| engine.name()).collect();
+    let config = sandtide_config::load(Path::new(&path), &Surroundings::of_process(&names))?;
+    for tenant in config.tenants {
+        measure(tenant, &engines)?;
     }
-    let median = |pick: fn(&Sample) -> f64| {
-        let mut values: Vec<f64> = samples.iter().map(pick).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+    Ok(())
+}
+
+fn measure(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> anyhow::Result<()> {
+    let loaded = load(tenant, engines);
+    let name = &loaded.tenant.name;
+    let limits = &loaded.tenant.limits;
+    let Content::Program(program) =
+        loaded.content.with_context(|| format!("cannot load {name}"))?
+    else {
+        return Ok(());
     };
-    let usage = samples[samples.len() - 1].usage;
+    let console: Arc<dyn Console> = loaded.log.console();
+    let mut spawns = Vec::new();
+    for _ in 0..SPAWNED {
+        let start = Instant::now();
+        program.spawn(console.clone())?;
+        spawns.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let mut sandbox = program.spawn(console)?;
+    let requests = requests_a_round(&mut *sandbox, limits)?;
+    let samples = (0..ROUNDS)
+        .map(|_| round(&mut *sandbox, limits, requests))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let of = |pick: fn(&Sample) -> f64| median(samples.iter().map(pick).collect());
     for (metric, value, unit) in [
-        ("load", load.as_secs_f64() * 1e3, "ms"),
-        ("spawn", spawn.as_secs_f64() * 1e6, "us"),
-        ("exchange", median(|sample| sample.exchange), "ns"),
-        ("reset", median(|sample| sample.reset), "ns"),
-        ("reset_copied", (usage.pages_written * PAGE) as f64, "bytes"),
-        ("guest_instructions", usage.instructions as f64, "instructions"),
+        ("load", loaded.time.as_secs_f64() * 1e3, "ms"),
+        ("spawn", median(spawns), "us"),
+        ("exchange", of(|sample| sample.exchange), "ns"),
+        ("reset", of(|sample| sample.reset), "ns"),
+        ("reset_copied", of(|sample| (sample.usage.pages_written * PAGE) as f64), "bytes"),
+        ("calls", of(|sample| sample.usage.calls as f64), "calls"),
+        ("guest_instructions", of(|sample| sample.usage.instructions as f64), "instructions"),
         ("sandbox_resident", sandbox.resident_bytes() as f64, "bytes"),
     ] {
         let bench = format!("inside/{name}");
@@ -77,6 +83,23 @@ fn main() -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// As many as make a round long enough.
+fn requests_a_round(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<u32> {
+    let start = Instant::now();
+    let mut requests = 0;
+    while start.elapsed() < ROUND && requests < MOST {
+        serve(sandbox, limits)?;
+        sandbox.reset()?;
+        requests += 1;
+    }
+    Ok(requests)
 }
 
 struct Sample {
@@ -89,24 +112,24 @@ struct Sample {
 
 /// Times exchanges with and without the clock between exchange and reset, so that the clock's own
 /// cost is not counted to either.
-fn round(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<Sample> {
+fn round(sandbox: &mut dyn Sandbox, limits: &Limits, requests: u32) -> anyhow::Result<Sample> {
     let mut exchange = Duration::ZERO;
     let mut usage = Usage::default();
     let whole = Instant::now();
-    for _ in 0..EXCHANGES {
+    for _ in 0..requests {
         serve(sandbox, limits)?;
         sandbox.reset()?;
     }
     let whole = whole.elapsed();
     let clock = clock_cost();
-    for _ in 0..EXCHANGES {
+    for _ in 0..requests {
         let start = Instant::now();
         serve(sandbox, limits)?;
         exchange += start.elapsed().saturating_sub(clock);
         usage = sandbox.usage();
         sandbox.reset()?;
     }
-    let per = |time: Duration| time.as_nanos() as f64 / f64::from(EXCHANGES);
+    let per = |time: Duration| time.as_nanos() as f64 / f64::from(requests);
     Ok(Sample { exchange: per(exchange), reset: per(whole) - per(exchange), usage })
 }
 
@@ -118,6 +141,7 @@ fn clock_cost() -> Duration {
     start.elapsed() / 1000
 }
 
+/// One exchange, to its end.
 fn serve(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<()> {
     let (parts, ()) = http::Request::get("/")
         .header("host", "hello.localhost")
@@ -126,20 +150,38 @@ fn serve(sandbox: &mut dyn Sandbox, limits: &Limits) -> anyhow::Result<()> {
         .into_parts();
     let mut exchange =
         Exchange::new(ExchangeId(1), parts, RequestBody::empty(), limits.response_body);
-    let now = Instant::now();
-    let progress = sandbox.run(&mut Turn {
-        cx: &mut Context::from_waker(Waker::noop()),
-        exchange: &mut exchange,
-        now,
-        slice: Slice(Duration::from_millis(100)),
-        deadline: now + limits.wall_time,
-        interrupt: &|| false,
-    });
-    match progress {
-        Progress::Ended(Outcome::Done) => {
-            std::hint::black_box(exchange.response.take_data());
-            Ok(())
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut now = Instant::now();
+    let deadline = now + limits.wall_time;
+    loop {
+        let progress = sandbox.run(&mut Turn {
+            cx: &mut cx,
+            exchange: &mut exchange,
+            now,
+            slice: Slice(Duration::from_millis(100)),
+            deadline,
+            interrupt: &|| false,
+        });
+        let taken = std::hint::black_box(exchange.response.take_data());
+        match progress {
+            Progress::Ended(Outcome::Done) => return Ok(()),
+            Progress::Sliced => {}
+            Progress::Waiting { .. } if taken.is_some() => {}
+            Progress::Waiting { until: Some(until) } => {
+                thread::park_timeout(until.saturating_duration_since(Instant::now()));
+            }
+            other => bail!("the program did not answer: {other:?}"),
         }
-        other => bail!("the program did not answer at once: {other:?}"),
+        now = Instant::now();
+    }
+}
+
+/// Wakes the thread that serves.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

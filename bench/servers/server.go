@@ -1,0 +1,20 @@
+// Answers every request with a few bytes: `server PORT`.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+func main() {
+	address := "127.0.0.1:" + os.Args[1]
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/plain")
+		io.WriteString(w, "Hello, World!\n")
+	})
+	fmt.Fprintln(os.Stderr, "listening on", address)
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(address, nil))
+	os.Exit(1)
+}
