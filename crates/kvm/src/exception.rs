@@ -59,6 +59,12 @@ pub(crate) fn of(vector: u16, error: u64) -> Exception {
     }
 }
 
+/// Whether memory that was accessed by an instruction may be to blame.
+pub(crate) fn is_of_memory(vector: u16) -> bool {
+    const PROTECTION: u16 = 13;
+    matches!(vector, PROTECTION | PAGE | ALIGNMENT)
+}
+
 /// `si_addr`: the data for a page fault, the instruction for what is wrong with that.
 pub(crate) fn address(vector: u16, fault: u64, frame: &Frame) -> u64 {
     match vector {

@@ -19,6 +19,7 @@
 mod boot;
 mod engine;
 mod exception;
+mod inside;
 mod kept;
 mod machine;
 mod memory;

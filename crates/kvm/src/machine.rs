@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvm_ioctls::Kvm;
 use rand::rngs::StdRng;
 use sandtide_engine::{Console, EngineError, Fault, Limits, Trap, TrapCause, Turn};
 use sandtide_linux::{
@@ -16,12 +15,12 @@ use sandtide_linux::{
 
 use crate::{
     exception,
+    inside::{self, Desk, Ticks},
     memory::{AfterReset, Memory},
     paging::USER_END,
+    place,
     registers::Registers,
-    stubs::{
-        CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, OUT_LENGTH, VECTORS_AREA,
-    },
+    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, VECTORS_AREA},
     symbols::Symbols,
     vcpu::{Leave, Vcpu},
     vectors,
@@ -47,6 +46,10 @@ enum Stand {
 pub(crate) struct Machine {
     vcpu: Vcpu,
     vm: Vm,
+    entry: CallEntry,
+    desk: Desk,
+    /// The guest can tell the time by what lies on the desk.
+    clocks: bool,
     pub(crate) memory: Memory,
     pub(crate) process: Process<Registers>,
     /// No part of any snapshot: no value comes twice.
@@ -143,17 +146,20 @@ pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> EngineError {
 
 impl Machine {
     pub(crate) fn new(
-        kvm: &Kvm,
-        entry: CallEntry,
+        host: &place::Host,
         memory: Memory,
         process: Process<Registers>,
         random: StdRng,
     ) -> Result<Self, EngineError> {
+        let place::Host { kvm, entry, clocks, .. } = host;
         let vm = Vm::new(kvm, &memory).map_err(system("cannot create a virtual machine"))?;
-        let vcpu = vm.processor(kvm, entry).map_err(system("cannot set up a processor"))?;
+        let vcpu = vm.processor(kvm, *entry).map_err(system("cannot set up a processor"))?;
         Ok(Self {
             vcpu,
             vm,
+            entry: *entry,
+            desk: Desk::default(),
+            clocks: *clocks,
             memory,
             process,
             random,
@@ -179,6 +185,11 @@ impl Machine {
         self.prepared.clone_from(&self.process.cpu().extended);
     }
 
+    /// Takes away what lies on the desk: it is no part of a snapshot.
+    pub(crate) fn clear_desk(&mut self) {
+        self.desk.clear(&mut self.memory);
+    }
+
     pub(crate) fn clear_counts(&mut self) {
         (self.calls, self.cpu_time) = (0, Duration::ZERO);
     }
@@ -192,6 +203,7 @@ impl Machine {
             self.vm.reset_ring().map_err(system("cannot watch a virtual machine's writes"))?;
         }
         self.process.reset_from(process);
+        self.desk.forget();
         self.stand = Stand::Nowhere;
         Ok(())
     }
@@ -241,27 +253,28 @@ impl Machine {
                 if self.memory.is_over_limit() {
                     return Ok(Stop::Over(End::Memory));
                 }
-                let mut resched = false;
+                let mut next = Next::GoOn;
                 match leave {
-                    Leave::Port(CALL_PORT) => match self.call(bounds, console, &mut stdin)? {
-                        Next::GoOn => {}
-                        Next::Resched => resched = true,
-                        Next::Stop(stop) => return Ok(stop),
-                    },
+                    Leave::Port(CALL_PORT) => next = self.call(bounds, console, &mut stdin)?,
                     Leave::Port(port)
                         if (EXCEPTION_PORT..EXCEPTION_PORT + EXCEPTIONS).contains(&port) =>
                     {
-                        if let Some(end) = self.exception(port - EXCEPTION_PORT)? {
-                            return Ok(Stop::Over(end));
-                        }
+                        let vector = port - EXCEPTION_PORT;
+                        next = self.exception(vector, bounds, console, &mut stdin)?;
                     }
                     Leave::Port(_) => return Ok(self.go_astray("write to a port")),
                     Leave::Astray(what) => return Ok(self.go_astray(what)),
                     Leave::RingFull => {
                         self.vm.reset_ring().map_err(system("cannot watch writes"))?;
+                        self.interrupted();
                     }
-                    Leave::Kicked => self.interrupted()?,
+                    Leave::Kicked => self.interrupted(),
                 }
+                let mut resched = match next {
+                    Next::GoOn => false,
+                    Next::Resched => true,
+                    Next::Stop(stop) => return Ok(stop),
+                };
                 if let Some(stop) = self.check(bounds) {
                     return Ok(stop);
                 }
@@ -302,6 +315,10 @@ impl Machine {
                 // Where it stands is its own business: only the result is new.
                 let mut registers = self.vcpu.registers();
                 registers.rax = cpu.general.rax;
+                if self.entry == CallEntry::Ring3 {
+                    // Ring 0 gives the program its flags by itself.
+                    registers.rflags = cpu.loadable_flags();
+                }
                 self.vcpu.set_registers(&registers);
             }
             Stand::Call | Stand::Exception => {
@@ -327,16 +344,22 @@ impl Machine {
         }
         (cpu.moved, cpu.new_fs) = (false, false);
         self.stand = Stand::Program;
+        if self.clocks
+            && let Some(ticks) = Ticks::now()
+        {
+            let process = &self.process;
+            self.desk.show_time(&mut self.memory, ticks, |host| process.clocks(host));
+        }
         self.vcpu
             .run(&mut self.memory, self.vm.slots())
             .map_err(system("cannot run a virtual machine"))
     }
 
     /// The guest was interrupted, anywhere.
-    fn interrupted(&mut self) -> Result<(), EngineError> {
-        let registers = self.vcpu.registers();
-        self.stand = if registers.rip < USER_END { Stand::Program } else { Stand::Stubs };
-        Ok(())
+    fn interrupted(&mut self) {
+        let rip = self.vcpu.registers().rip;
+        let is_program = rip < USER_END || inside::is_function(rip);
+        self.stand = if is_program { Stand::Program } else { Stand::Stubs };
     }
 
     /// Takes the registers of the running thread from the processor, which another thread is to
@@ -385,20 +408,27 @@ impl Machine {
         stdin: &mut Option<&mut (dyn Read + Send)>,
     ) -> Result<Next, EngineError> {
         let registers = self.vcpu.registers();
-        if registers.rip.wrapping_sub(ENTRY) > OUT_LENGTH {
+        if registers.rip.wrapping_sub(ENTRY) > inside::LEAVE_LENGTH {
             // The program wrote to the port itself.
             let cpu = self.process.cpu();
             (cpu.general, cpu.moved, cpu.in_call) = (registers, true, false);
             self.stand = Stand::Exception;
-            return Ok(match self.deliver(exception::PRIVILEGED, 0)? {
-                Some(end) => Next::Stop(Stop::Over(end)),
-                None => Next::GoOn,
-            });
+            return self.deliver(exception::PRIVILEGED, 0);
         }
+        self.process.cpu().begin_call(&registers);
+        self.carry_out(bounds, console, stdin)
+    }
+
+    /// Carries out the call that the running thread has begun.
+    fn carry_out(
+        &mut self,
+        bounds: &mut Bounds<'_>,
+        console: &dyn Console,
+        stdin: &mut Option<&mut (dyn Read + Send)>,
+    ) -> Result<Next, EngineError> {
         self.calls += 1;
-        let cpu = self.process.cpu();
-        cpu.begin_call(&registers);
         self.stand = Stand::Call;
+        let cpu = self.process.cpu();
         let (number, args) = cpu.call();
         if sandtide_abi::call::is_guest_call(number) {
             // The hot path needs no clock: the one call of a turn is the answer.
@@ -449,15 +479,27 @@ impl Machine {
         })
     }
 
-    /// The running thread has taken an exception; `Some` if that ends the process.
-    fn exception(&mut self, vector: u16) -> Result<Option<End>, EngineError> {
+    /// The running thread has taken an exception.
+    fn exception(
+        &mut self,
+        vector: u16,
+        bounds: &mut Bounds<'_>,
+        console: &dyn Console,
+        stdin: &mut Option<&mut (dyn Read + Send)>,
+    ) -> Result<Next, EngineError> {
         let frame = Frame::read(&self.memory.system(Frame::ADDRESS));
+        let registers = self.vcpu.registers();
+        if exception::is_of_memory(vector)
+            && let Some(call) =
+                inside::interrupted_call(self.entry, &frame, &registers, &self.memory)
+        {
+            self.process.cpu().begin_interrupted_call(&call);
+            return self.carry_out(bounds, console, stdin);
+        }
         if !frame.is_users() {
-            self.astray = true;
-            return Ok(Some(End::Astray("exception in the stubs")));
+            return Ok(Next::Stop(self.go_astray("exception in the stubs")));
         }
         let now = self.vcpu.system().map_err(system("cannot read registers"))?;
-        let registers = self.vcpu.registers();
         let cpu = self.process.cpu();
         cpu.begin_exception(&registers, &frame);
         self.stand = Stand::Exception;
@@ -467,19 +509,15 @@ impl Machine {
         )
     }
 
-    /// Enters the handler of the signal for an exception; `Some` if there is none.
-    fn deliver(
-        &mut self,
-        what: exception::Exception,
-        address: u64,
-    ) -> Result<Option<End>, EngineError> {
+    /// Enters the handler of the signal for an exception, if there is one.
+    fn deliver(&mut self, what: exception::Exception, address: u64) -> Result<Next, EngineError> {
         let extended = self.extended()?;
         self.process.cpu().extended = Some(extended);
         let info = SignalInfo { signal: what.signal, code: what.code, address };
         Ok(match self.process.deliver(info, &mut self.memory) {
-            Delivered::Handler => None,
-            Delivered::Fatal(_) => Some(End::Trap { cause: what.cause, address }),
-            Delivered::MemoryLimit => Some(End::Memory),
+            Delivered::Handler => Next::GoOn,
+            Delivered::Fatal(_) => Next::Stop(Stop::Over(End::Trap { cause: what.cause, address })),
+            Delivered::MemoryLimit => Next::Stop(Stop::Over(End::Memory)),
         })
     }
 

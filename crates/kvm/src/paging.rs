@@ -83,6 +83,8 @@ pub(crate) enum SystemPage {
     UserCode,
     /// Ring 3 may read it, nobody may write it.
     UserData,
+    /// Ring 3 may read and write it.
+    UserShared,
     /// Ring 0 may read and execute it.
     Code,
     /// Ring 0 may read it.
@@ -96,6 +98,7 @@ impl SystemPage {
         match self {
             Self::UserCode => USER,
             Self::UserData => USER | NO_EXECUTE,
+            Self::UserShared => USER | WRITABLE | NO_EXECUTE,
             Self::Code => 0,
             Self::Data => NO_EXECUTE,
             Self::Stack => WRITABLE | NO_EXECUTE,

@@ -14,6 +14,7 @@ use sandtide_linux::{
 };
 
 use crate::{
+    inside::VDSO,
     machine::{Machine, system},
     memory::Memory,
     paging::USER_END,
@@ -44,6 +45,8 @@ pub(crate) struct Host {
     pub(crate) entry: CallEntry,
     /// Vector registers can be restored without a call of KVM.
     pub(crate) restores: bool,
+    /// Guests can tell the time by themselves.
+    pub(crate) clocks: bool,
 }
 
 /// Opens KVM, if it works.
@@ -54,7 +57,8 @@ pub(crate) fn host() -> Result<Arc<Host>, LoadError> {
     };
     let support = probe::probe().map_err(unavailable)?;
     let kvm = probe::open().map_err(|reason| unavailable(&reason))?;
-    Ok(Arc::new(Host { kvm, entry: support.entry, restores: support.restores }))
+    let probe::Support { entry, restores, clocks, .. } = support;
+    Ok(Arc::new(Host { kvm, entry, restores, clocks }))
 }
 
 /// Whether a file is one for this engine, by its first bytes.
@@ -113,7 +117,7 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
         files: &source.files,
         limits,
         stack: DEFAULT_STACK,
-        hardware: hardware(&host.kvm)?,
+        hardware: hardware(&host)?,
         directory: &source.directory,
     };
     let cpu = Registers::new(entry);
@@ -122,7 +126,7 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
     if let Some(path) = image.interpreter {
         process.note_read(path);
     }
-    let machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
+    let machine = Machine::new(&host, memory, process, random)?;
     Ok(Placed { machine, host, base: image.base })
 }
 
@@ -173,14 +177,15 @@ fn fill(
 
 /// What Linux says of the processor: the features of CPUID 1, and that programs may use the
 /// instructions for `fs` and `gs`.
-fn hardware(kvm: &Kvm) -> Result<Hardware, LoadError> {
+fn hardware(host: &Host) -> Result<Hardware, LoadError> {
     const FSGSBASE: u64 = 2;
-    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+    let cpuid = host.kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
     let cpuid = cpuid.map_err(|error| system("cannot ask KVM for its processor")(error.into()))?;
     let basic = cpuid.as_slice().iter().find(|entry| entry.function == 1);
     Ok(Hardware {
         capabilities: basic.map_or(0, |entry| u64::from(entry.edx)),
         more_capabilities: FSGSBASE,
+        clocks: if host.clocks { VDSO } else { 0 },
         signal_stack: SIGNAL_STACK,
     })
 }

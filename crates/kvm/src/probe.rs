@@ -10,14 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvm_bindings::{KVM_API_VERSION, KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS, kvm_regs, kvm_xsave};
+use kvm_bindings::{
+    KVM_API_VERSION, KVM_MAX_CPUID_ENTRIES, KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS, kvm_regs,
+    kvm_xsave,
+};
 use kvm_ioctls::{Cap, Kvm};
 use sandtide_linux::Protection;
 
 use crate::{
+    inside::{DISPATCH, Ticks, counter},
     memory::Memory,
     paging::PAGE,
-    stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, Frame, RESTORE, VECTORS_AREA},
+    stubs::{CALL_PORT, CallEntry, EXCEPTION_PORT, Frame, RESTORE, VECTORS_AREA},
     vcpu::{Leave, Vcpu},
     vectors,
     vm::Vm,
@@ -96,14 +100,17 @@ pub struct Support {
     pub exception: Duration,
     /// What the first write to a page costs after KVM was told to watch it.
     pub first_write: Duration,
+    /// Whether guests can tell the time by themselves.
+    pub clocks: bool,
 }
 
 impl fmt::Display for Support {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clocks = if self.clocks { "clocks need none" } else { "clocks are calls" };
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         write!(
             f,
-            "system calls {}; {:.1} us a call, {:.1} us an exception, {:.1} us a page's first write",
+            "system calls {}; {:.1} us a call, {:.1} us an exception, {:.1} us a page's first write; {clocks}",
             self.entry,
             microseconds(self.call),
             microseconds(self.exception),
@@ -160,6 +167,9 @@ const READ_WRITE: Protection = Protection { read: true, write: true, execute: fa
 
 /// Rounds of which the quickest half counts.
 const ROUNDS: usize = 16;
+
+/// How long to wait until the time-stamp counter is measured.
+const LONGEST_MEASURING: Duration = Duration::from_millis(100);
 
 /// How often a few instructions may be interrupted.
 const MOST_KICKS: u32 = 5_000;
@@ -252,18 +262,26 @@ const VECTOR: &[u8] = &[0x66, 0x48, 0x0f, 0x7e, 0xdf, 0x0f, 5];
 /// `mov [rdi], dil; syscall; jmp` back.
 const WRITES: &[u8] = &[0x40, 0x88, 0x3f, 0x0f, 5, 0xeb, 0xf9];
 
+/// `lfence; rdtsc; shl rdx, 32; or rax, rdx; mov rdi, rax; syscall; jmp` back.
+const COUNTER: &[u8] = &[
+    0x0f, 0xae, 0xe8, 0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x48, 0x89, 0xc7, 0x0f,
+    5, 0xeb, 0xed,
+];
+
 /// `jmp` to itself.
 const SPIN: &[u8] = &[0xeb, 0xfe];
 
 fn try_out(kvm: &Kvm) -> Result<Support, Unavailable> {
     Watchdog::start().map_err(refused("start the watchdog"))?;
+    Ticks::begin();
     let (mut bench, entry) = find_entry(kvm)?;
     let call = calls(&mut bench)?;
     let restores = restores(&mut bench)?;
     let exception = exceptions(&mut bench)?;
     let first_write = writes(&mut bench)?;
     spin(&mut bench)?;
-    Ok(Support { entry, restores, call, exception, first_write })
+    let clocks = clocks(kvm, &mut bench)?;
+    Ok(Support { entry, restores, call, exception, first_write, clocks })
 }
 
 /// Which way `syscall` goes: with an entry that only ring 0 may execute, one that stays in ring 3
@@ -273,7 +291,7 @@ fn find_entry(kvm: &Kvm) -> Result<(Bench, CallEntry), Unavailable> {
     let mut bench = Bench::new(kvm, CallEntry::Ring0)?;
     let entry = match bench.begin(CALLS)? {
         Leave::Port(CALL_PORT) => CallEntry::Ring0,
-        Leave::Port(PAGE_FAULT) if bench.frame().rip == ENTRY => CallEntry::Ring3,
+        Leave::Port(PAGE_FAULT) if bench.frame().rip == DISPATCH => CallEntry::Ring3,
         leave => return Err(unexpected(format!("`syscall` ends with {leave:?}"))),
     };
     if entry == CallEntry::Ring3 {
@@ -374,6 +392,35 @@ fn writes(bench: &mut Bench) -> Result<Duration, Unavailable> {
         true => Ok(cost.saturating_sub(call)),
         false => Err(unexpected("a write is not noticed")),
     }
+}
+
+/// The guest's time-stamp counter is the host's, and goes on at one pace for ever.
+fn clocks(kvm: &Kvm, bench: &mut Bench) -> Result<bool, Unavailable> {
+    let mut is_shared = is_steady(kvm)?;
+    bench.put(COUNTER)?;
+    for _ in 0..ROUNDS {
+        let before = counter();
+        let leave = bench.answer(0)?;
+        expect(leave, CALL_PORT, "reading the time-stamp counter")?;
+        is_shared &= (before..=counter()).contains(&bench.vcpu.registers().rdi);
+    }
+    let enough = Instant::now() + LONGEST_MEASURING;
+    while is_shared && Ticks::now().is_none() && Instant::now() < enough {
+        std::hint::spin_loop();
+    }
+    Ok(is_shared && Ticks::now().is_some())
+}
+
+/// Whether the processor says that of its counter, or the host's kernel relies on it.
+fn is_steady(kvm: &Kvm) -> Result<bool, Unavailable> {
+    const POWER: u32 = 0x8000_0007;
+    const INVARIANT: u32 = 1 << 8;
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+    let cpuid = cpuid.map_err(|error| refused("ask for a processor")(error.into()))?;
+    let mut power = cpuid.as_slice().iter().filter(|entry| entry.function == POWER);
+    Ok(power.any(|entry| entry.edx & INVARIANT != 0)
+        || std::fs::read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .is_ok_and(|name| name.starts_with(b"tsc")))
 }
 
 /// A guest that never leaves is interrupted.

@@ -88,6 +88,7 @@ pub(crate) fn load(
     console.flush();
     machine.save()?;
     machine.prepare_vectors();
+    machine.clear_desk();
     let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
     let reads = machine.process.take_reads();
     let unknown_calls = machine.process.take_unknown_calls().into_iter().collect();

@@ -145,6 +145,12 @@ impl Registers {
         (self.moved, self.in_call) = (false, true);
     }
 
+    /// The thread has made a system call that ended in an exception: these are its registers.
+    pub(crate) fn begin_interrupted_call(&mut self, registers: &kvm_regs) {
+        self.begin_call(registers);
+        self.moved = true;
+    }
+
     /// The thread has taken an exception.
     pub(crate) fn begin_exception(&mut self, registers: &kvm_regs, frame: &Frame) {
         self.general = *registers;
@@ -153,10 +159,15 @@ impl Registers {
         (self.moved, self.in_call) = (true, false);
     }
 
+    /// The flags, fit for a processor in ring 3.
+    pub(crate) fn loadable_flags(&self) -> u64 {
+        self.general.rflags & USER_FLAGS | FIXED_FLAGS
+    }
+
     /// The general registers, fit for a processor in ring 3.
     pub(crate) fn loadable(&self) -> kvm_regs {
         let mut general = self.general;
-        general.rflags = general.rflags & USER_FLAGS | FIXED_FLAGS;
+        general.rflags = self.loadable_flags();
         if general.rip >= 1 << 47 {
             general.rip = NOWHERE;
         }

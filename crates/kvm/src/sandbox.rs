@@ -28,8 +28,7 @@ impl KvmSandbox {
         let memory = Memory::from_snapshot(Arc::clone(&program.snapshot), program.limits.memory)
             .map_err(system("cannot map a snapshot"))?;
         let (host, process) = (&program.host, program.process.clone());
-        let random = StdRng::from_os_rng();
-        let mut machine = Machine::new(&host.kvm, host.entry, memory, process, random)?;
+        let mut machine = Machine::new(host, memory, process, StdRng::from_os_rng())?;
         if host.restores {
             machine.use_prepared_vectors();
         }

@@ -8,10 +8,12 @@
 //!         + 5   stack of the exception vectors
 //!         + 6   way back with vector registers, readable by ring 3
 //!         + 7   the vector registers of the snapshot, likewise
+//!         + 8   functions for clocks, likewise
+//!         + 9   the desk, which ring 3 may write
 //! ```
 //!
-//! `SYSCALL` goes to the entry, which leaves the guest by writing to port [`CALL_PORT`]. The host
-//! carries the call out, sets `rax`, and the guest goes back to its program by itself. Where
+//! `SYSCALL` goes to the entry, which answers some calls itself ([`crate::inside`]), and leaves the
+//! guest for others by writing to port [`CALL_PORT`]. The host carries the call out, sets `rax`, and the guest goes back to its program by itself. Where
 //! `SYSCALL` enters ring 0, as the manuals have it, that is `SYSRET`; where it stays in ring 3, it is a
 //! jump, and the task's I/O bitmap allows the port. An exception enters ring 0 on a stack of its
 //! own and writes to the port of its vector; the host takes the program's registers from that
@@ -28,7 +30,10 @@ use std::fmt;
 
 use kvm_bindings::{kvm_dtable, kvm_segment};
 
-use crate::paging::{PAGE, SYSTEM, SystemPage};
+use crate::{
+    inside::{self, DESK_PAGES},
+    paging::{PAGE, SYSTEM, SystemPage},
+};
 
 /// The port of a system call.
 pub(crate) const CALL_PORT: u16 = 0x10;
@@ -65,11 +70,8 @@ const _: () = {
     assert!(VECTORS_AREA - (RESTORE + 13) == 0xff3);
 };
 
-/// What `LSTAR` holds.
+/// The page of the code that `SYSCALL` goes to.
 pub(crate) const ENTRY: u64 = SYSTEM;
-
-/// The length of the `out` at [`ENTRY`].
-pub(crate) const OUT_LENGTH: u64 = 2;
 
 /// The bytes between two vectors.
 const VECTOR_LENGTH: u64 = 16;
@@ -112,31 +114,22 @@ impl fmt::Display for CallEntry {
     }
 }
 
-impl CallEntry {
-    /// The code at [`ENTRY`]. Neither variant touches flags or memory.
-    fn code(self) -> &'static [u8] {
-        match self {
-            // out CALL_PORT, al; sysretq
-            Self::Ring0 => &[0xe6, CALL_PORT as u8, 0x48, 0x0f, 0x07],
-            // out CALL_PORT, al; jmp rcx
-            Self::Ring3 => &[0xe6, CALL_PORT as u8, 0xff, 0xe1],
-        }
-    }
-}
-
 /// What the pages of the system part are for.
 pub(crate) fn pages(entry: CallEntry) -> impl Iterator<Item = SystemPage> {
     let entry = match entry {
         CallEntry::Ring0 => SystemPage::Code,
         CallEntry::Ring3 => SystemPage::UserCode,
     };
-    use SystemPage::{Code, Data, Stack, UserCode, UserData};
-    [entry, Data, Data, Data, Code, Stack, UserCode, UserData].into_iter()
+    use SystemPage::{Code, Data, Stack, UserCode, UserData, UserShared};
+    [entry, Data, Data, Data, Code, Stack, UserCode, UserData, UserCode]
+        .into_iter()
+        .chain([UserShared; DESK_PAGES])
 }
 
 /// Everything that the pages hold: hands `(address, bytes)` to `put`.
 pub(crate) fn contents(entry: CallEntry, mut put: impl FnMut(u64, &[u8])) {
-    put(ENTRY, entry.code());
+    put(ENTRY, inside::entry(entry));
+    put(inside::VDSO, &inside::image());
     put(RESTORE, RESTORE_CODE);
     for vector in 0..EXCEPTIONS {
         let handler = VECTORS + u64::from(vector) * VECTOR_LENGTH;

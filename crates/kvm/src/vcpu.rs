@@ -12,14 +12,16 @@ use std::{
 };
 
 use kvm_bindings::{
-    CpuId, KVM_DIRTY_LOG_PAGE_OFFSET, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES, Msrs,
-    kvm_dirty_gfn, kvm_msr_entry, kvm_regs, kvm_sregs, kvm_xcrs, kvm_xsave,
+    CpuId, KVM_DIRTY_LOG_PAGE_OFFSET, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES,
+    KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr, kvm_dirty_gfn,
+    kvm_msr_entry, kvm_regs, kvm_sregs, kvm_xcrs, kvm_xsave,
 };
 use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd};
 use sandtide_memory::Reservation;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    inside::DISPATCH,
     memory::Memory,
     paging::{PAGE, ROOT},
     stubs::{self, CallEntry},
@@ -70,6 +72,7 @@ impl Vcpu {
         xcrs.xcrs[0].value = *xcr0;
         fd.set_xcrs(&xcrs)?;
         set_call_entry(&fd, entry)?;
+        share_counter(&fd);
         fd.set_sync_valid_reg(SyncReg::Register);
         let ring = Ring::map(&fd)?;
         Ok(Self { fd, ring, mark: Watchdog::mark(), system, host })
@@ -280,13 +283,30 @@ fn set_call_entry(fd: &VcpuFd, entry: CallEntry) -> io::Result<()> {
         CallEntry::Ring0 => 0x4_4700,
         CallEntry::Ring3 => 0,
     };
-    let values = [(STAR, stubs::STAR), (LSTAR, stubs::ENTRY), (SFMASK, mask)];
+    let values = [(STAR, stubs::STAR), (LSTAR, DISPATCH), (SFMASK, mask)];
     let values = values.map(|(index, data)| kvm_msr_entry { index, data, ..Default::default() });
     let msrs = Msrs::from_entries(&values).map_err(|_| io::ErrorKind::InvalidInput)?;
     match fd.set_msrs(&msrs)? == values.len() {
         true => Ok(()),
         false => Err(io::Error::other("KVM does not set the entry of system calls")),
     }
+}
+
+/// Has the guest read the host's time-stamp counter, which is from Linux 5.16 on a matter of an offset.
+/// Where that cannot be set, the probe finds out whether the two are the same.
+fn share_counter(fd: &VcpuFd) {
+    /// `_IOW(KVMIO, 0xe1, struct kvm_device_attr)`.
+    const SET_DEVICE_ATTR: libc::c_ulong =
+        (1 << 30 | size_of::<kvm_device_attr>() << 16 | (KVMIO as usize) << 8 | 0xe1) as _;
+    let offset = 0u64;
+    let attribute = kvm_device_attr {
+        group: KVM_VCPU_TSC_CTRL,
+        attr: KVM_VCPU_TSC_OFFSET.into(),
+        addr: (&raw const offset) as u64,
+        flags: 0,
+    };
+    // SAFETY: the call reads the attribute and the word that it names, both of which live here.
+    unsafe { libc::ioctl(fd.as_raw_fd(), SET_DEVICE_ATTR, &raw const attribute) };
 }
 
 /// The ring into which KVM puts each page that the guest writes for the first time since it was

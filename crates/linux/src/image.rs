@@ -63,6 +63,9 @@ pub struct Hardware {
     pub capabilities: u64,
     /// `AT_HWCAP2`.
     pub more_capabilities: u64,
+    /// `AT_SYSINFO_EHDR`: where the engine has put a shared object with functions for clocks; 0
+    /// leaves it out.
+    pub clocks: u64,
     /// `AT_MINSIGSTKSZ`: the smallest stack for a signal handler, in bytes; 0 leaves it out.
     pub signal_stack: u64,
 }

@@ -1,6 +1,9 @@
 //! A guest process: the kernel's state and the registers of every thread.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use rand::RngCore;
 
@@ -231,6 +234,12 @@ impl<C: Cpu> Process<C> {
                 threads.wake(index, Wake::AsIs);
             }
         }
+    }
+
+    /// What the guest's `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` show when the host's
+    /// `CLOCK_MONOTONIC` shows this. They go at its pace as long as the process runs.
+    pub fn clocks(&self, host: Duration) -> (Duration, Duration) {
+        (self.kernel.pause.monotonic(host), self.kernel.pause.boot(host))
     }
 
     /// How many threads are alive.

@@ -54,6 +54,7 @@ mod auxv {
     pub(super) const RANDOM: u64 = 25;
     pub(super) const HWCAP2: u64 = 26;
     pub(super) const EXECFN: u64 = 31;
+    pub(super) const SYSINFO_EHDR: u64 = 33;
     pub(super) const MINSIGSTKSZ: u64 = 51;
 }
 
@@ -228,8 +229,13 @@ impl StackContents {
             (auxv::CLKTCK, 100),
             (auxv::SECURE, 0),
         ];
-        if setup.hardware.signal_stack != 0 {
-            auxv.push((auxv::MINSIGSTKSZ, setup.hardware.signal_stack));
+        for (key, value) in [
+            (auxv::SYSINFO_EHDR, setup.hardware.clocks),
+            (auxv::MINSIGSTKSZ, setup.hardware.signal_stack),
+        ] {
+            if value != 0 {
+                auxv.push((key, value));
+            }
         }
         Self { strings, args, env, program, platform, random: 0, auxv }
     }

@@ -14,33 +14,10 @@ use crate::{KvmEngine, testing};
 pub(super) const CODE: u64 = 0x40_0000;
 pub(super) const DATA: u64 = 0x50_0000;
 
-/// The bytes between two labels.
-pub(super) fn between(start: *const u8, end: *const u8) -> &'static [u8] {
-    // SAFETY: `guest!` has laid both labels into one read-only section, the code between them.
-    unsafe { std::slice::from_raw_parts(start, end.offset_from(start) as usize) }
-}
-
 /// Guest code, as a function that returns its bytes.
 macro_rules! guest {
-    ($visible:vis $name:ident: $($line:literal),+ $(,)?) => {
-        core::arch::global_asm!(
-            ".pushsection .rodata.guests, \"a\", @progbits",
-            concat!(".globl kvm_guest_", stringify!($name), "_start"),
-            concat!("kvm_guest_", stringify!($name), "_start:"),
-            $($line),+,
-            concat!(".globl kvm_guest_", stringify!($name), "_end"),
-            concat!("kvm_guest_", stringify!($name), "_end:"),
-            ".popsection",
-        );
-        $visible fn $name() -> &'static [u8] {
-            unsafe extern "C" {
-                #[link_name = concat!("kvm_guest_", stringify!($name), "_start")]
-                static START: u8;
-                #[link_name = concat!("kvm_guest_", stringify!($name), "_end")]
-                static END: u8;
-            }
-            $crate::tests::guests::between(&raw const START, &raw const END)
-        }
+    ($visible:vis $name:ident: $($line:expr),+ $(,)?) => {
+        $crate::inside::code!($visible $name: [$($line),+]);
     };
 }
 pub(super) use guest;
