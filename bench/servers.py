@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import pathlib
 import shutil
 import socket
@@ -138,27 +137,23 @@ def programs(root):
 
 
 def fastapi(root):
-    """With the system's Python, and the packages of the virtual environment that `scripts/setup` makes."""
-    for python in ("/usr/bin/python3", shutil.which("python3")):
-        if python and os.access(python, os.X_OK):
-            version = subprocess.run([python, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"], capture_output=True, text=True)
-            packages = root / "build/venv/lib" / version.stdout.strip() / "site-packages"
-            if (packages / "fastapi").exists() and (packages / "uvicorn").exists():
-                command = [python, "-m", "uvicorn", "app:app", "--port", "PORT", "--no-access-log"]
-                env = {"PYTHONPATH": f"{SERVERS}:{packages}"}
-                yield Program("fastapi", command, files=[SERVERS, packages], env=env)
-                return
-    print("# left out: fastapi, which is not in build/venv", file=sys.stderr)
+    """With the Python and the packages that `scripts/setup` puts into a virtual environment."""
+    python = root / "build/apps/bin/python"
+    packages = next(root.glob("build/apps/lib/python3*/site-packages/uvicorn"), None)
+    if packages is None:
+        print("# left out: fastapi, which is not in build/apps", file=sys.stderr)
+        return
+    packages = packages.parent
+    command = [python, "-m", "uvicorn", "app:app", "--port", "PORT", "--no-access-log"]
+    # The environment's own settings are not among what a program may read by itself.
+    env = {"PYTHONPATH": f"{SERVERS}:{packages}"}
+    yield Program("fastapi", command, files=[SERVERS, packages], env=env)
 
 
 def interpreter(root, name):
-    """An interpreter of JavaScript: the machine's, or one from npm. It must be the program itself, not a script."""
-    npm = (root / "build").glob(f"**/node_modules/{'@deno/*/deno' if name == 'deno' else '@oven/*/bin/bun'}")
-    for path in filter(None, [shutil.which(name), *map(str, npm)]):
-        path = os.path.realpath(path)
-        if pathlib.Path(path).open("rb").read(4) == b"\x7fELF":
-            return path
-    return None
+    """An interpreter of JavaScript: the one that `scripts/setup` installs, or the machine's."""
+    installed = root / "build/npm/bin" / name
+    return installed if installed.exists() else shutil.which(name)
 
 
 def made(program, source, command):
