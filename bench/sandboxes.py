@@ -19,7 +19,6 @@ files = {{ "{folder}" = "{folder}" }}
 concurrency = 256
 warmup = {{ requests = 20 }}
 [tenants.held.limits]
-memory = "256 MiB"
 wall_time = "10 min"
 response_time = "10 min"
 """

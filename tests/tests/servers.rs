@@ -23,6 +23,16 @@ fn found(program: &str, args: &[&str]) -> Option<PathBuf> {
 
 /// Serves a script with an interpreter of this machine, if there is KVM for it.
 fn serve(interpreter: Option<PathBuf>, script: &str, lines: &str) -> Option<Server> {
+    serve_within(interpreter, script, lines, "memory = \"1 GiB\"\nthreads = 64\ndescriptors = 256")
+}
+
+/// The same, within limits.
+fn serve_within(
+    interpreter: Option<PathBuf>,
+    script: &str,
+    lines: &str,
+    limits: &str,
+) -> Option<Server> {
     // Whether there is KVM, as any native program shows.
     native(&top().join("tests/guests/exit_code.c"))?;
     let interpreter = interpreter?;
@@ -32,8 +42,7 @@ fn serve(interpreter: Option<PathBuf>, script: &str, lines: &str) -> Option<Serv
     let server = Server::start(&format!(
         "[tenants.guest]\nauthorities = \"guest.test\"\nprogram = {interpreter:?}\n\
          args = [\"/srv/script\"]\nfiles = {{ \"/srv/script\" = {file:?} }}\n{lines}\n\
-         [tenants.guest.limits]\nboot_time = \"60 s\"\nmemory = \"1 GiB\"\nthreads = 64\n\
-         descriptors = 256\n"
+         [tenants.guest.limits]\nboot_time = \"60 s\"\n{limits}\n"
     ));
     // It is loaded with the first request, which needs the file.
     assert_eq!(server.get("guest", "/first").status(), 200);
@@ -67,6 +76,28 @@ fn node() {
     }
     if let Some(server) = serve(node(), NODE, "warmup = { requests = 50 }") {
         counts(&server, "51 hello");
+    }
+}
+
+const NODE_BOMB: &str = "
+let count = 0;
+require('http').createServer((request, response) => {
+  const kept = [];
+  while (request.url === '/bomb') kept.push(Buffer.alloc(100000, 1));
+  response.end(`${++count} hello`);
+}).listen(3000);
+";
+
+/// Node's own file is larger than the limit, and counts as little as its libraries do.
+#[test]
+fn node_is_served_within_the_default_limits_and_ended_beyond_them() {
+    let node = found("node", &["-p", "process.execPath"]);
+    let Some(server) = serve_within(node, NODE_BOMB, "warmup = { requests = 5 }", "") else {
+        return;
+    };
+    for _ in 0..2 {
+        assert_eq!(server.get("guest", "/bomb").status(), 502);
+        assert_eq!(server.get("guest", "/").text(), "6 hello");
     }
 }
 

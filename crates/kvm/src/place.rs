@@ -160,13 +160,22 @@ fn fill(
     limits: &Limits,
 ) -> Result<(), LoadError> {
     for segment in &image.segments {
+        let too_long = || over_limit(stored, limits);
+        let shared = match segment.protection.write {
+            false => memory
+                .initialise_shared(segment.address, segment.bytes)
+                .map_err(system("cannot share the program's file"))?,
+            true => segment.address..segment.address,
+        };
         // What a file asks for is mapped, and so costs page tables: an eighth of a percent.
-        if segment.length > limits.memory {
-            return Err(over_limit(segment.length, limits));
+        let own = segment.length - (shared.end - shared.start);
+        if own > limits.memory {
+            return Err(over_limit(own, limits));
         }
-        memory
-            .initialise(segment.address, segment.bytes)
-            .map_err(|_| over_limit(stored, limits))?;
+        let (before, after) = segment.bytes.split_at((shared.start - segment.address) as usize);
+        let after = &after[(shared.end - shared.start) as usize..];
+        memory.initialise(segment.address, before).map_err(|_| too_long())?;
+        memory.initialise(shared.end, after).map_err(|_| too_long())?;
     }
     for segment in &image.segments {
         let (start, end) = segment.pages();

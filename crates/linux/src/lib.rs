@@ -59,7 +59,7 @@ pub use host::{Action, CpuTime, Delivered, Host, Schedule};
 pub use image::{
     DEFAULT_STACK, Hardware, ImageLayout, MAX_STACK, ProcessSetup, Segment, StartError,
 };
-pub use memory::{GuestMemory, MemoryError, PAGE, Protection};
+pub use memory::{GuestMemory, MemoryError, PAGE, Protection, SharedFile};
 pub use process::Process;
 pub use reads::{FileChanged, FileRead, Reads};
 pub use saved::{RestoreError, SaveError};

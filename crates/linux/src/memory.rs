@@ -1,5 +1,7 @@
 //! Guest memory, as the system calls see it. Each engine implements this over its own mapping.
 
+use std::os::fd::BorrowedFd;
+
 use serde::{Deserialize, Serialize};
 
 /// Why guest memory could not be accessed.
@@ -48,9 +50,26 @@ pub trait GuestMemory {
     /// Changes what the guest may do with the pages of a range, keeping what they hold.
     fn protect(&mut self, start: u64, length: u64, protection: Protection);
 
+    /// A number for what a file holds, if mappings of it can show pages that are shared with others;
+    /// `None` if a mapping has to be a copy.
+    fn share(&mut self, _file: BorrowedFd<'_>) -> Option<SharedFile> {
+        None
+    }
+
+    /// Makes pages of a range that was mapped show those of a shared file from `offset` on, a
+    /// multiple of [`PAGE`], as far as the file has them. Who writes to one has a copy of it from then on.
+    /// Whether it did so.
+    fn place(&mut self, _file: SharedFile, _start: u64, _length: u64, _offset: u64) -> bool {
+        false
+    }
+
     /// Bytes that the guest may still write to fresh pages before it is over its limit.
     fn available(&self) -> u64;
 }
+
+/// The content of a file, to a guest's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedFile(pub usize);
 
 /// The size of a page of guest memory, in bytes.
 pub const PAGE: u64 = 4096;

@@ -99,6 +99,25 @@ impl Reservation {
         Ok(())
     }
 
+    /// Makes a range private zero memory, whatever it was.
+    ///
+    /// # Panics
+    /// If the range is not inside the reservation.
+    pub fn map_zero(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.check(offset, length);
+        // SAFETY: as in `map_file`.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.base.add(offset).cast::<c_void>(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )?;
+        }
+        let _ = self.advise(offset, length, Advice::LinuxNoHugepage);
+        Ok(())
+    }
+
     /// Lets the process read and write a range, or not touch it. What it holds stays.
     pub(crate) fn protect(&self, offset: usize, length: usize, open: bool) -> io::Result<()> {
         self.check(offset, length);

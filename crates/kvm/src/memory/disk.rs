@@ -6,7 +6,7 @@ use sandtide_memory::Reservation;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    memory::{Chunks, IMAGE, LASTING, Snapshot},
+    memory::{Chunks, FILE, IMAGE, LASTING, Snapshot},
     paging::{END, PAGE},
 };
 
@@ -51,7 +51,7 @@ impl Layout {
             && are_in_order(entries.iter().map(|(pages, _)| pages))
             && are_in_order(used.iter())
             && entries.iter().all(|(pages, entry)| {
-                entry & !LASTING == 0 && (entry & IMAGE == 0 || has_bytes(pages))
+                entry & !LASTING == 0 && (entry & (IMAGE | FILE) == 0 || has_bytes(pages))
             })
     }
 }
@@ -60,12 +60,27 @@ impl Snapshot {
     /// Where its pages belong.
     pub(crate) fn layout(&self) -> Layout {
         let used = self.chunks.pages();
-        Layout { runs: self.runs.clone(), entries: self.entries.clone(), used }
+        Layout { runs: self.stored(), entries: self.entries.clone(), used }
     }
 
     /// Its pages, in the order of the file.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[u8]> {
-        self.runs.iter().map(|run| self.range_bytes(run))
+        self.stored().into_iter().map(|run| self.range_bytes(&run))
+    }
+
+    /// The pages that it has bytes for: on disk it stands alone, with what it shares here.
+    fn stored(&self) -> Vec<Range<u64>> {
+        let shared = self.shared.iter().map(|placed| placed.pages.clone());
+        let mut runs: Vec<Range<u64>> = self.runs.iter().cloned().chain(shared).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        runs
     }
 
     /// The snapshot whose pages a file has from `start` on. Nobody may change the file. The layout
@@ -75,7 +90,7 @@ impl Snapshot {
         let mut chunks = Chunks::new();
         used.iter().for_each(|pages| chunks.add(pages));
         let view = Reservation::new(END as usize)?;
-        let snapshot = Self { file, start, runs, entries, view, chunks };
+        let snapshot = Self { file, start, runs, shared: Vec::new(), entries, view, chunks };
         snapshot.map_into(&snapshot.view, false)?;
         Ok(snapshot)
     }

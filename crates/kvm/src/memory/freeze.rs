@@ -15,8 +15,8 @@ use rustix::{
 use sandtide_memory::Reservation;
 
 use crate::{
-    memory::{Chunks, GUEST, HOST, IMAGE, LASTING, Memory},
-    paging::{END, PAGE},
+    memory::{Chunks, FILE, GUEST, HOST, IMAGE, LASTING, Memory, Placed},
+    paging::{END, PAGE, USER_END},
 };
 
 /// Zero pages between two runs that are stored, to have fewer mappings.
@@ -30,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(super) start: u64,
     /// Pages that the file has, one behind the other.
     pub(super) runs: Vec<Range<u64>>,
+    /// Pages that are as in a file which others have too.
+    pub(super) shared: Vec<Placed>,
     /// The entries of the table that are not zero, in order.
     pub(super) entries: Vec<(Range<u64>, u8)>,
     /// The same memory, mapped for reading: what a reset copies from.
@@ -48,10 +50,13 @@ impl Memory {
         let mut pages: Vec<u64> = lists
             .copied()
             .filter(|page| self.table[*page as usize] & (GUEST | HOST) != 0)
-            .filter(|page| self.page_bytes(*page).iter().any(|byte| *byte != 0))
             .collect();
         pages.sort_unstable();
         pages.dedup();
+        for page in &pages {
+            self.table[*page as usize] &= !FILE;
+        }
+        pages.retain(|page| self.page_bytes(*page).iter().any(|byte| *byte != 0));
         for page in &pages {
             self.table[*page as usize] |= IMAGE;
         }
@@ -69,6 +74,7 @@ impl Memory {
             file: file.into(),
             start: 0,
             runs,
+            shared: self.shown(),
             entries: entries_of(&self.table, &self.chunks),
             view: Reservation::new(END as usize)?,
             chunks: self.chunks.clone(),
@@ -77,15 +83,33 @@ impl Memory {
         Ok(snapshot)
     }
 
-    /// Memory that holds what the snapshot holds. `limit` bounds the bytes of the snapshot and of
-    /// freshly written pages together.
+    /// The pages that show files, where nothing was written.
+    fn shown(&self) -> Vec<Placed> {
+        let mut shown = Vec::new();
+        for placed in &self.placed {
+            let entries = &self.table[placed.pages.start as usize..placed.pages.end as usize];
+            let mut start = placed.pages.start;
+            for run in entries.chunk_by(|one, next| (one ^ next) & FILE == 0) {
+                let pages = start..start + run.len() as u64;
+                start = pages.end;
+                if run[0] & FILE != 0 {
+                    shown.push(placed.part(pages));
+                }
+            }
+        }
+        shown
+    }
+
+    /// Memory that holds what the snapshot holds. `limit` bounds the bytes of the snapshot, without
+    /// shared files, and of freshly written pages together.
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>, limit: u64) -> io::Result<Self> {
         let mut this = Self::empty(limit)?;
         snapshot.map_into(&this.host, true)?;
         let mut image = 0;
         for (pages, entry) in &snapshot.entries {
             this.table[pages.start as usize..pages.end as usize].fill(*entry);
-            image += if entry & IMAGE != 0 { pages.end - pages.start } else { 0 };
+            let is_programs = entry & IMAGE != 0 && pages.start < USER_END / PAGE;
+            image += if is_programs { pages.end - pages.start } else { 0 };
         }
         this.chunks.clone_from(&snapshot.chunks);
         this.room = this.room.saturating_sub(image);
@@ -97,8 +121,7 @@ impl Memory {
 
 impl Snapshot {
     pub(super) fn map_into(&self, memory: &Reservation, writable: bool) -> io::Result<()> {
-        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
-        let access = ProtFlags::READ | write;
+        let access = access(writable);
         let mut offset = self.start;
         for run in &self.runs {
             let length = (run.end - run.start) * PAGE;
@@ -106,7 +129,8 @@ impl Snapshot {
             memory.map_file(start, length as usize, self.file.as_fd(), offset, access)?;
             offset += length;
         }
-        Ok(())
+        // Behind the runs, which go across small gaps.
+        self.shared.iter().try_for_each(|placed| placed.map_into(memory, writable))
     }
 
     /// The bytes of a run.
@@ -134,7 +158,8 @@ impl Snapshot {
     /// The pages that the snapshot has bytes for.
     #[cfg(test)]
     pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
-        self.runs.iter().flat_map(Clone::clone)
+        let shared = self.shared.iter().map(|placed| &placed.pages);
+        self.runs.iter().chain(shared).flat_map(Clone::clone)
     }
 
     /// The entries that pages had, as far as they are `LASTING`.
@@ -169,6 +194,11 @@ impl Snapshot {
     pub(super) fn entry(&self, page: u64) -> u8 {
         self.entries_in(page..page + 1).map(|(_, entry)| entry).next().unwrap_or(0)
     }
+}
+
+/// How the process itself maps what a snapshot has.
+pub(super) fn access(writable: bool) -> ProtFlags {
+    ProtFlags::READ | if writable { ProtFlags::WRITE } else { ProtFlags::empty() }
 }
 
 /// Joins sorted pages to runs, across small gaps.

@@ -1,6 +1,8 @@
 //! Guest memory, as the Linux layer sees it.
 
-use sandtide_linux::{GuestMemory, MemoryError, Protection};
+use std::os::fd::BorrowedFd;
+
+use sandtide_linux::{GuestMemory, MemoryError, Protection, SharedFile};
 
 use crate::{memory::Memory, paging::USER_END};
 
@@ -27,6 +29,14 @@ impl GuestMemory for Memory {
 
     fn protect(&mut self, start: u64, length: u64, protection: Protection) {
         Memory::protect(self, start, length, protection);
+    }
+
+    fn share(&mut self, file: BorrowedFd<'_>) -> Option<SharedFile> {
+        Memory::share(self, file).map(SharedFile)
+    }
+
+    fn place(&mut self, file: SharedFile, start: u64, length: u64, offset: u64) -> bool {
+        Memory::place(self, file.0, start, length, offset)
     }
 
     fn available(&self) -> u64 {

@@ -10,6 +10,7 @@ mod freeze;
 mod linux;
 mod ranges;
 mod reset;
+mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub(crate) use disk::Layout;
 pub(crate) use freeze::Snapshot;
 use ranges::Ranges;
 pub(crate) use reset::AfterReset;
+use shared::{Known, Placed};
 use table::Table;
 
 const READ: u8 = 1;
@@ -42,11 +44,13 @@ const GUEST: u8 = 8;
 const HOST: u8 = 16;
 /// The snapshot has bytes for the page; without it, the page is zero in the snapshot.
 const IMAGE: u8 = 32;
+/// A shared file has bytes for the page, which hold where it was not written.
+const FILE: u8 = 64;
 /// Of a page table: its directory has it.
-const LINKED: u8 = 64;
+const LINKED: u8 = 128;
 
 /// What a snapshot has of an entry.
-const LASTING: u8 = ACCESS | IMAGE | LINKED;
+const LASTING: u8 = ACCESS | IMAGE | FILE | LINKED;
 
 /// From this many pages on, memory is given back rather than cleared.
 const DISCARD_PAGES: u64 = 16;
@@ -75,6 +79,10 @@ pub(crate) struct Memory {
     room: u64,
     /// The parts of memory that are used.
     chunks: Chunks,
+    /// Files that are shared, by their numbers, and the pages that show them. Of a sandbox, the
+    /// snapshot has them.
+    files: Vec<Known>,
+    placed: Vec<Placed>,
     resets: u32,
 }
 
@@ -138,6 +146,8 @@ impl Memory {
             ceiling: room,
             room,
             chunks: Chunks::new(),
+            files: Vec::new(),
+            placed: Vec::new(),
             resets: 0,
         })
     }
@@ -350,19 +360,21 @@ impl Memory {
 
     /// Makes every page of a range zero.
     fn clear(&mut self, range: Range<u64>) {
+        // What cannot be taken away is overwritten.
+        let _ = self.remove_shared(range.clone());
         self.discard_fresh(range.clone());
         for page in range {
-            if self.table[page as usize] & (GUEST | HOST | IMAGE) != 0 {
+            if self.table[page as usize] & (GUEST | HOST | IMAGE | FILE) != 0 {
                 self.note_host_write(page);
                 self.bytes_mut(page * PAGE, PAGE).fill(0);
             }
         }
     }
 
-    /// Gives back the memory of written pages that the snapshot has no bytes for: they are zero
-    /// afterwards. Short runs are left as they are.
+    /// Gives back the memory of written pages that neither snapshot nor file have bytes for: they are
+    /// zero afterwards. Short runs are left as they are.
     fn discard_fresh(&mut self, range: Range<u64>) {
-        let is_fresh = |entry: u8| entry & (GUEST | HOST) != 0 && entry & IMAGE == 0;
+        let is_fresh = |entry: u8| entry & (GUEST | HOST) != 0 && entry & (IMAGE | FILE) == 0;
         let mut page = range.start;
         while page < range.end {
             let rest = &self.table[page as usize..range.end as usize];

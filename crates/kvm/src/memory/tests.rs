@@ -1,6 +1,12 @@
 //! Memory against a model, without a guest: the host plays its part.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write as _,
+    os::{fd::AsFd as _, unix::fs::FileExt as _},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 use sandtide_linux::{MemoryError, Protection};
@@ -110,9 +116,130 @@ fn the_lists_stay_bounded_when_a_guest_maps_and_unmaps() {
     assert!(memory.written_pages() < 20_000, "{}", memory.written_pages());
 }
 
+/// A file of so many pages, of which each begins with its number, counted from 1.
+fn file(pages: u8) -> File {
+    let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut file = File::from(file);
+    for page in 1..=pages {
+        let mut bytes = [0; PAGE as usize];
+        bytes[0] = page;
+        file.write_all(&bytes).unwrap();
+    }
+    file
+}
+
+#[test]
+fn pages_of_files_are_shared_and_count_when_they_are_written() {
+    let mut memory = memory();
+    let available = memory.available();
+    let file = file(250);
+    let number = memory.share(file.as_fd()).unwrap();
+    assert_eq!(memory.share(file.as_fd()), Some(number), "a file is read once");
+    memory.map(BASE, 2 * 256 * PAGE, R);
+    assert!(memory.place(number, BASE, 256 * PAGE, 0));
+    assert!(memory.place(number, BASE + 256 * PAGE, 256 * PAGE, 16 * PAGE));
+    // Page tables are all that it takes.
+    assert!(available - memory.available() < 8 * PAGE);
+    // A loader puts another part of the file, zeros, and data of its own over what it has mapped.
+    assert!(memory.place(number, BASE + 8 * PAGE, 4 * PAGE, 100 * PAGE));
+    memory.map(BASE + 20 * PAGE, PAGE, RW);
+    memory.map(BASE + 30 * PAGE, 40 * PAGE, RW);
+    memory.protect(BASE + 2 * PAGE, 2 * PAGE, RW);
+    let before = memory.available();
+    guest_writes(&mut memory, BASE + 2 * PAGE, 77);
+    guest_writes(&mut memory, BASE + 3 * PAGE, 0);
+    assert_eq!(before - memory.available(), 2 * PAGE);
+    let expected: Vec<u8> = (0..512)
+        .map(|page: u64| match page {
+            2 => 77,
+            3 | 20 | 30..70 | 250..256 | 490.. => 0,
+            8..12 => 101 + (page - 8) as u8,
+            0..256 => page as u8 + 1,
+            _ => (page - 256) as u8 + 17,
+        })
+        .collect();
+    let seen = |memory: &Memory| -> Vec<u8> {
+        (0..512).map(|page| memory.view(BASE + page * PAGE, PAGE).unwrap()[0]).collect()
+    };
+    assert_eq!(seen(&memory), expected);
+
+    let room = memory.available();
+    let snapshot = Arc::new(memory.freeze().unwrap());
+    let mut sandbox = Memory::from_snapshot(Arc::clone(&snapshot), LIMIT).unwrap();
+    assert_eq!(seen(&sandbox), expected);
+    assert!(sandbox.available() >= room);
+    for _ in 0..3 {
+        let room = sandbox.available();
+        sandbox.map(BASE, 40 * PAGE, RW);
+        assert_eq!(seen(&sandbox)[..40], [0; 40]);
+        assert!(room - sandbox.available() >= 25 * PAGE, "what was not written before is");
+        guest_writes(&mut sandbox, BASE + 300 * PAGE, 9);
+        sandbox.unmap(BASE + 100 * PAGE, PAGE);
+        assert_eq!(sandbox.share(file.as_fd()), None, "a reset would have to undo that");
+        let _ = sandbox.reset().unwrap();
+        assert_eq!(seen(&sandbox), expected);
+        assert_eq!(sandbox.differs_from_snapshot(), None);
+    }
+    let other = Memory::from_snapshot(Arc::clone(&snapshot), LIMIT).unwrap();
+    assert_eq!(seen(&other), expected);
+
+    // On disk it has what it shares.
+    let disk = rustix::fs::memfd_create("disk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut disk = File::from(disk);
+    snapshot.runs().for_each(|run| disk.write_all(run).unwrap());
+    let layout = snapshot.layout();
+    assert!(layout.is_consistent());
+    assert_eq!(layout.length(), disk.metadata().unwrap().len());
+    let kept = Arc::new(Snapshot::of_file(disk.into(), 0, layout).unwrap());
+    let kept = Memory::from_snapshot(kept, LIMIT).unwrap();
+    assert_eq!(seen(&kept), expected);
+    assert_eq!(kept.available(), other.available());
+    assert_eq!(kept.differs_from_snapshot(), None);
+}
+
+#[test]
+fn programs_share_what_is_the_same() {
+    let bytes = vec![7; 20 * PAGE as usize];
+    let place = |bytes: &[u8]| {
+        let mut memory = memory();
+        memory.map(BASE, 32 * PAGE, R);
+        assert_eq!(
+            memory.initialise_shared(BASE + 10, bytes).unwrap(),
+            BASE + PAGE..BASE + 20 * PAGE
+        );
+        assert_eq!(memory.view(BASE + PAGE, 1), Ok(&[7][..]));
+        memory
+    };
+    let same = |one: &Memory, other: &Memory| one.files[0].is_shared_with(&other.files[0]);
+    let (one, two) = (place(&bytes), place(&bytes));
+    assert!(same(&one, &two));
+    let mut other = bytes;
+    other[19 * PAGE as usize] = 8;
+    assert!(!same(&one, &place(&other)));
+    assert_eq!(one.view(BASE + PAGE, 1), two.view(BASE + PAGE, 1));
+}
+
+#[test]
+fn what_cannot_be_shared_is_copied() {
+    let mut memory = memory();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    assert_eq!(memory.share(reader.as_fd()), None, "who reads that might wait");
+    assert_eq!(memory.share(file(15).as_fd()), None, "too short");
+    let long = file(0);
+    long.set_len((4 << 20) + 1).unwrap();
+    assert_eq!(memory.share(long.as_fd()), None, "too long");
+    long.set_len(4 << 20).unwrap();
+    for number in 0..4 {
+        long.write_all_at(&[number], 0).unwrap();
+        assert_eq!(memory.share(long.as_fd()), Some(number.into()));
+    }
+    assert_eq!(memory.share(file(16).as_fd()), None, "too many");
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Map(u64, u64),
+    Place(u64, u64, u64),
     Unmap(u64, u64),
     Protect(u64, u64, bool),
     HostWrites(u64, u8),
@@ -124,6 +251,8 @@ fn step() -> impl Strategy<Value = Step> {
     let range = (0u64..96, 1u64..40);
     prop_oneof![
         range.clone().prop_map(|(start, pages)| Step::Map(start, pages)),
+        (range.clone(), 0u64..40)
+            .prop_map(|((start, pages), offset)| Step::Place(start, pages, offset)),
         range.clone().prop_map(|(start, pages)| Step::Unmap(start, pages)),
         (range, any::<bool>()).prop_map(|((start, pages), w)| Step::Protect(start, pages, w)),
         (0..PAGES, any::<u8>()).prop_map(|(at, byte)| Step::HostWrites(at, byte)),
@@ -133,15 +262,29 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+const FILE_PAGES: u64 = 32;
+
 /// What a page is in the model: whether it may be written, and its first byte.
 type Model = BTreeMap<u64, (bool, u8)>;
 
-fn take(memory: &mut Memory, model: &mut Model, snapshot: &Model, step: &Step) {
+fn take(memory: &mut Memory, model: &mut Model, snapshot: &Model, file: &File, step: &Step) {
     let address = |page: u64| BASE + page * PAGE;
     match *step {
         Step::Map(start, pages) => {
             memory.map(address(start), pages * PAGE, RW);
             model.extend((start..start + pages).map(|page| (page, (true, 0))));
+        }
+        Step::Place(start, pages, offset) => {
+            memory.map(address(start), pages * PAGE, R);
+            let shared = memory.share(file.as_fd());
+            let placed = shared.is_some_and(|number| {
+                memory.place(number, address(start), pages * PAGE, offset * PAGE)
+            });
+            assert_eq!(placed, memory.snapshot.is_none());
+            model.extend((start..start + pages).map(|page| {
+                let shown = page - start + offset;
+                (page, (false, if placed && shown < FILE_PAGES { shown as u8 + 1 } else { 0 }))
+            }));
         }
         Step::Unmap(start, pages) => {
             memory.unmap(address(start), pages * PAGE);
@@ -203,15 +346,16 @@ proptest! {
     ) {
         let mut memory = memory();
         let mut model = Model::new();
+        let file = file(FILE_PAGES as u8);
         for step in before {
             if !matches!(step, Step::Reset) {
-                take(&mut memory, &mut model, &Model::new(), &step);
+                take(&mut memory, &mut model, &Model::new(), &file, &step);
             }
         }
         let snapshot = model.clone();
         let mut memory = Memory::from_snapshot(Arc::new(memory.freeze().unwrap()), LIMIT).unwrap();
         for step in after {
-            take(&mut memory, &mut model, &snapshot, &step);
+            take(&mut memory, &mut model, &snapshot, &file, &step);
             check(&memory, &model);
             memory.settle().unwrap();
         }

@@ -1,5 +1,7 @@
 //! mmap and mremap.
 
+use std::os::fd::AsFd as _;
+
 use crate::{
     Errno, GuestMemory, Host, PAGE, Protection,
     calls::memory::{is_none, protection},
@@ -38,18 +40,29 @@ pub(crate) fn mmap(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Call
         return fail(Errno::NOMEM);
     }
     let file = kernel.mapped_file(flags, protection, fd, offset)?;
-    // A file's pages are copied, so they count even if the guest may only read them.
+    // What is to be written is a copy in the end.
+    let shared = match &file {
+        Some(FileRange { node: Node::Host(file), .. }) if !protection.write => {
+            host.memory.share(file.as_fd())
+        }
+        _ => None,
+    };
+    // Pages that are copied count even if the guest may only read them.
     let counts = match &file {
-        Some(_) => true,
+        Some(_) => shared.is_none(),
         None => protection.write && flags & MAP_NORESERVE == 0,
     };
     let start = kernel.place(hint, length, flags)?;
     if counts && length > host.memory.available() {
         return fail(Errno::NOMEM);
     }
-    match file {
-        None => kernel.map(host.memory, start, start + length, protection)?,
-        Some(file) => kernel.map_file(host.memory, start, length, protection, &file)?,
+    if file.is_none() || shared.is_some() {
+        kernel.map(host.memory, start, start + length, protection)?;
+    }
+    if let Some(file) = file
+        && !shared.is_some_and(|shared| host.memory.place(shared, start, length, file.offset))
+    {
+        kernel.map_file(host.memory, start, length, protection, &file)?;
     }
     value(start)
 }

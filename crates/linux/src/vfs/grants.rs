@@ -8,7 +8,7 @@
 use std::{io, path::Path};
 
 use rustix::{
-    fd::{AsFd, OwnedFd},
+    fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{self, AtFlags, Dir, FileType as HostType, Mode, OFlags, ResolveFlags},
 };
 
@@ -208,6 +208,12 @@ impl Grant {
 
 fn read_flags() -> OFlags {
     OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK
+}
+
+impl AsFd for HostFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl HostFile {
