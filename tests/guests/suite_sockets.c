@@ -17,6 +17,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -31,6 +32,8 @@ struct connection {
     char buffer[ROOM];
 };
 
+static unsigned char fresh[16];
+static char (*wiped)[4096];
 static int counter;
 static int connections;
 
@@ -250,6 +253,14 @@ static int serve(struct connection *c)
     char text[256];
     if (!strcmp(path, "/count")) {
         sprintf(text, "%d", counter);
+        answer(fd, text);
+    } else if (!strcmp(path, "/fresh")) {
+        for (int i = 0; i < 16; i++)
+            sprintf(text + 2 * i, "%02x", fresh[i]);
+        sprintf(text + 32, " %s %s", wiped[0], wiped[1]);
+        // The next request is to find nothing of this.
+        memset(fresh, 0, sizeof fresh);
+        strcpy(wiped[0], "dirty");
         answer(fd, text);
     } else if (!strcmp(path, "/connections")) {
         sprintf(text, "%d", connections);
@@ -497,8 +508,22 @@ static void run_hasty(int fd, clockid_t clock)
     }
 }
 
+// What the host keeps fresh, and two pages of which it wipes one.
+static void prepare(void)
+{
+    int file = open("/sandtide/fresh", O_RDONLY);
+    if (read(file, fresh, sizeof fresh) != sizeof fresh)
+        die("fresh");
+    wiped = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (wiped == MAP_FAILED || madvise(wiped, 4096, MADV_WIPEONFORK) != 0)
+        die("wiped");
+    strcpy(wiped[0], "before");
+    strcpy(wiped[1], "kept");
+}
+
 int main(void)
 {
+    prepare();
     const char *mode = getenv("MODE");
     int fd = listener();
     printf("listening\n");

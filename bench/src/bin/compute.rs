@@ -77,6 +77,7 @@ fn main() -> anyhow::Result<()> {
         image: fs::read(path).with_context(|| format!("cannot read `{path}`"))?.into(),
         args: vec![path.clone()],
         env: Vec::new(),
+        reseed: false,
         files: Vec::new(),
         path: "/program".to_owned(),
         directory: "/".to_owned(),

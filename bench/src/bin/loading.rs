@@ -37,6 +37,7 @@ fn main() -> anyhow::Result<()> {
         image: image.clone().into(),
         args: vec![path.clone()],
         env: Vec::new(),
+        reseed: false,
         files: Vec::new(),
         path: "/program".to_owned(),
         directory: "/".to_owned(),

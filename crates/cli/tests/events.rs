@@ -41,6 +41,7 @@ fn load(source: &str) -> Option<Arc<dyn Program>> {
                 image: image.into(),
                 args: vec![source.to_owned()],
                 env: Vec::new(),
+                reseed: false,
                 files: Vec::new(),
                 path: "/program".to_owned(),
                 directory: "/".to_owned(),

@@ -24,6 +24,8 @@ pub struct Program {
     pub args: Vec<String>,
     /// `env`: the environment, as `(name, value)`; nothing of the server's own. Default empty.
     pub env: Vec<(String, String)>,
+    /// `reseed`: whether interpreters seed their generators of random numbers in each request.
+    pub reseed: bool,
     /// `files`: guest path to host path; what the program may read. Default none.
     pub files: Vec<FileGrant>,
     /// `libraries`: whether a dynamically linked program may read the machine's. Default yes.
@@ -45,6 +47,10 @@ section! {
         /// environment variables. Nothing of the server's own environment reaches a guest
         env: Vec<(String, String)> = Vec::new(),
             entries("table of strings", variable, |(name, _)| name);
+        /// whether Node, Bun and Python are made to draw random numbers anew in each request
+        /// where they have seeded themselves before: by a variable of the environment, and a file in
+        /// `/sandtide` ([Random numbers](sockets.md#random-numbers))
+        reseed: bool = true, boolean();
         /// files and directories that the program may read, and where it sees them. Nothing else of
         /// the host's files exists for it, and neither `..` nor symbolic links lead out: a link leads
         /// where the program itself would find its text
@@ -63,8 +69,8 @@ section! {
 
 impl ProgramKeys {
     pub fn program(self, file: PathBuf) -> Program {
-        let Self { engine, args, env, files, libraries, directory, translate } = self;
-        Program { file, engine, args, env, files, libraries, directory, translate }
+        let Self { engine, args, env, reseed, files, libraries, directory, translate } = self;
+        Program { file, engine, args, env, reseed, files, libraries, directory, translate }
     }
 }
 
@@ -75,6 +81,7 @@ impl ProgramLayer {
             ("engine", self.engine.as_ref().map(|key| key.place)),
             ("args", self.args.as_ref().map(|key| key.place)),
             ("env", self.env.as_ref().map(|key| key.place)),
+            ("reseed", self.reseed.as_ref().map(|key| key.place)),
             ("files", self.files.as_ref().map(|key| key.place)),
             ("libraries", self.libraries.as_ref().map(|key| key.place)),
             ("directory", self.directory.as_ref().map(|key| key.place)),

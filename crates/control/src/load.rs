@@ -161,6 +161,7 @@ pub(crate) fn load_image(
         image,
         path,
         env: spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        reseed: spec.reseed,
         files,
         directory: spec.directory.clone(),
         translate: spec.translate,

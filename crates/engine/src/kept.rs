@@ -89,6 +89,8 @@ pub struct Recipe {
     pub args: Vec<String>,
     /// [`ProgramSource::env`].
     pub env: Vec<String>,
+    /// [`ProgramSource::reseed`].
+    pub reseed: bool,
     /// [`ProgramSource::files`].
     pub files: Vec<FileGrant>,
     /// [`ProgramSource::directory`].
@@ -102,14 +104,15 @@ pub struct Recipe {
 impl Recipe {
     /// Of a program.
     pub fn of(source: &ProgramSource, limits: &Limits) -> Self {
-        let ProgramSource { name, path, args, env, files, directory, warmup, .. } = source.clone();
-        Self { name, path, args, env, files, directory, warmup, limits: limits.clone() }
+        let ProgramSource { name, path, args, env, reseed, files, directory, warmup, .. } =
+            source.clone();
+        Self { name, path, args, env, reseed, files, directory, warmup, limits: limits.clone() }
     }
 
     /// A source without an image.
     pub fn source(&self) -> ProgramSource {
-        let Self { name, path, args, env, files, directory, warmup, .. } = self.clone();
+        let Self { name, path, args, env, reseed, files, directory, warmup, .. } = self.clone();
         let (image, translate) = (Bytes::new(), Translate::default());
-        ProgramSource { name, image, path, args, env, files, directory, translate, warmup }
+        ProgramSource { name, image, path, args, env, reseed, files, directory, translate, warmup }
     }
 }

@@ -29,6 +29,9 @@ pub struct ProgramSource {
     pub args: Vec<String>,
     /// Its environment, `NAME=value`. Nothing of the server's own environment.
     pub env: Vec<String>,
+    /// Whether interpreters, which seed generators of random numbers before the snapshot, are made to
+    /// seed them again in each sandbox.
+    pub reseed: bool,
     /// The files that it may read.
     pub files: Vec<FileGrant>,
     /// The working directory that it starts in, an absolute guest path: `/` as a rule.

@@ -117,6 +117,7 @@ pub(crate) fn restore(kept: &Kept) -> Result<Arc<KvmProgram>, LoadError> {
         program: &kept.source.path,
         args: &kept.source.args,
         env: &kept.source.env,
+        reseed: kept.source.reseed,
         files: &kept.source.files,
         limits: &kept.limits,
         stack: DEFAULT_STACK,

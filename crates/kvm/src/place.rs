@@ -114,6 +114,7 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
         program: &source.path,
         args: &source.args,
         env: &source.env,
+        reseed: source.reseed,
         files: &source.files,
         limits,
         stack: DEFAULT_STACK,

@@ -87,6 +87,7 @@ pub(crate) fn load(
     let Booted { ready, events } = boot(&mut machine, source, &symbols, limits, console)?;
     console.flush();
     machine.save()?;
+    machine.process.part(&mut machine.memory);
     machine.prepare_vectors();
     machine.clear_desk();
     let snapshot = machine.memory.freeze().map_err(system("cannot freeze the program"))?;
@@ -111,8 +112,9 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    let ProgramSource { path, args, env, files, directory, warmup, .. } = source;
-    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?} {warmup:?}"));
+    let ProgramSource { path, args, env, reseed, files, directory, warmup, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {reseed} {files:?} {directory:?}"));
+    hash.update(format!("{limits:?} {warmup:?}"));
     ProgramId(hash.finalize().into())
 }
 

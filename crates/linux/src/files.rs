@@ -10,7 +10,7 @@ use crate::{
     kernel::Kernel,
     objects::Pipe,
     readiness::{Readiness, Source},
-    vfs::{Listing, Node},
+    vfs::{Device, Listing, Node},
 };
 
 /// `open(2)` flags; the same numbers on riscv64 and x86-64.
@@ -294,6 +294,7 @@ impl Kernel {
             Node::Timer(index) => drop(self.objects.timers.remove(index)),
             Node::Socket(index) => self.close_socket(index),
             Node::Endpoint(index) => self.close_endpoint(index),
+            Node::Device(Device::Fresh) => self.fresh.let_go(index),
             _ => {}
         }
         Ok(())

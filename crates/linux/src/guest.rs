@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::{GuestMemory, MemoryError, PAGE, kernel::Stop};
 
@@ -16,7 +17,7 @@ const IOV_MAX: u64 = 1024;
 pub(crate) const CHUNK: u64 = 1 << 20;
 
 /// A range of guest addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Range {
     pub(crate) address: u64,
     pub(crate) length: u64,

@@ -43,6 +43,8 @@ pub struct ProcessSetup<'a> {
     pub args: &'a [String],
     /// The environment.
     pub env: &'a [String],
+    /// Whether interpreters are made to seed their generators of random numbers in each copy.
+    pub reseed: bool,
     /// The host files that the guest may read.
     pub files: &'a [FileGrant],
     /// The limits for descriptors, threads, scratch files and memory.

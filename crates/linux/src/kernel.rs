@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use sandtide_engine::Limits;
 
 use crate::{
-    Architecture, Host, MemoryError, files::Files, objects::Objects, pause::Pause,
+    Architecture, Host, MemoryError, files::Files, fresh::Fresh, objects::Objects, pause::Pause,
     process_id::ProcessId, reads::Reads, signals::Signals, space::AddressSpace, threads::Threads,
     tracked::Tracked, vfs::Mounts, vfs::Scratch,
 };
@@ -25,6 +25,7 @@ pub(crate) struct Kernel {
     pub(crate) objects: Objects,
     pub(crate) pause: Pause,
     pub(crate) pid: ProcessId,
+    pub(crate) fresh: Fresh,
     /// Something was done to a connection that the host is to see. No part of a snapshot.
     pub(crate) output: bool,
     /// The files that it has looked at. No part of a snapshot either.
@@ -151,6 +152,7 @@ impl Kernel {
         self.objects.reset_from(&snapshot.objects);
         self.pause = snapshot.pause.clone();
         self.pid = snapshot.pid.clone();
+        self.fresh.reset_from(&snapshot.fresh);
         self.scratch.reset_from(&snapshot.scratch);
         self.signals.reset_from(&snapshot.signals);
         self.threads.reset_from(&snapshot.threads)

@@ -28,6 +28,7 @@ mod cpu;
 mod delivery;
 pub mod elf;
 mod files;
+mod fresh;
 mod guest;
 mod host;
 pub mod http1;

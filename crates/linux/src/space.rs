@@ -28,6 +28,15 @@ pub(crate) struct Kind {
     pub(crate) protection: Protection,
     /// Whether guest memory has these pages: a reservation that was never accessible has none.
     pub(crate) present: bool,
+    /// A copy of the process finds zeros there (`MADV_WIPEONFORK`).
+    pub(crate) wiped: bool,
+}
+
+impl Kind {
+    /// Of what was mapped just now.
+    pub(crate) fn new(protection: Protection, present: bool) -> Self {
+        Self { protection, present, wiped: false }
+    }
 }
 
 /// The process has [`MAX_AREAS`] areas already.
@@ -239,7 +248,7 @@ mod tests {
 
     fn kind(tag: u8) -> Kind {
         let protection = Protection { read: tag & 1 != 0, write: tag & 2 != 0, execute: false };
-        Kind { protection, present: tag & 4 != 0 }
+        Kind::new(protection, tag & 4 != 0)
     }
 
     #[derive(Debug, Clone)]

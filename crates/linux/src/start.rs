@@ -8,6 +8,7 @@ use crate::{
     Architecture, GuestMemory, ImageLayout, MAX_STACK, MemoryError, PAGE, ProcessSetup, Protection,
     StartError,
     files::Files,
+    fresh::{Fresh, hooks},
     guest,
     kernel::{Fixed, Kernel, UID},
     objects::Objects,
@@ -110,14 +111,19 @@ pub(crate) fn start(
         (plan.brk_start, plan.brk_start, plan.brk_limit);
     let no_room = |_| StartError::NoRoom { what: "the image's segments", end };
     for segment in image.segments.iter().filter(|segment| segment.start < segment.end) {
-        let kind = Kind { protection: segment.protection, present: true };
+        let kind = Kind::new(segment.protection, true);
         space.insert(segment.start, segment.end, kind).map_err(no_room)?;
     }
     let protection = Protection { read: true, write: true, execute: false };
-    let kind = Kind { protection, present: true };
+    let kind = Kind::new(protection, true);
     space.insert(plan.stack_start, plan.stack_end, kind).map_err(no_room)?;
     memory.map(plan.stack_start, stack, protection);
 
+    let env = match setup.reseed {
+        true => hooks::environment(setup.program, setup.env),
+        false => setup.env.into(),
+    };
+    let setup = &ProcessSetup { env: &env, ..*setup };
     let contents = StackContents::new(architecture, image, setup, random);
     let sp = contents.write(plan.stack_end, stack, memory)?;
     let fixed = Fixed::new(architecture, setup, stack, image.interpreter_base != 0)?;
@@ -129,6 +135,7 @@ pub(crate) fn start(
         objects: Objects::default(),
         pause: Pause::default(),
         pid: ProcessId::of(setup.program),
+        fresh: Fresh::default(),
         output: false,
         reads: Reads::begin(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
@@ -150,7 +157,7 @@ impl Fixed {
             limits: setup.limits.clone(),
             stack,
             libraries,
-            mounts: Mounts::open(setup.files, &absolute(setup.program), libraries)?,
+            mounts: Mounts::open(setup.files, &absolute(setup.program), libraries, setup.reseed)?,
             command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
         })
     }

@@ -46,7 +46,7 @@ table! {
         munmap => memory::munmap, "";
         mprotect => memory::mprotect, "Any of read, write, execute; write implies read.";
         mremap => mapping::mremap, "`MREMAP_MAYMOVE`, `MREMAP_FIXED`. One mapping at a time; no second view of the same memory.";
-        madvise => memory::madvise, "`MADV_DONTNEED` zeroes; other advice is accepted without effect.";
+        madvise => memory::madvise, "`MADV_DONTNEED` zeroes. `MADV_WIPEONFORK`: zero in what starts from the snapshot. Other advice is accepted without effect.";
         msync => memory::mapped_only, "Nothing to write back.";
         mlock => memory::mapped_only, "Nothing is ever paged out.";
         munlock => memory::mapped_only, "Nothing is ever paged out.";
@@ -103,7 +103,7 @@ table! {
         pipe => descriptors::pipe, "Holds 64 KiB.";
     }
     "Files and directories" {
-        openat => files::openat, "Granted files read-only (`EROFS` to write), `/tmp` in memory until the reset, `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random`, `/dev/urandom`, and a few files of `/proc` and `/sys`. No `O_TMPFILE`.";
+        openat => files::openat, "Granted files read-only (`EROFS` to write), `/tmp` in memory until the reset, `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random`, `/dev/urandom`, `/sandtide/fresh` ([random numbers](sockets.md#random-numbers)), and a few files of `/proc` and `/sys`. No `O_TMPFILE`.";
         open => files::open, "As `openat`.";
         creat => files::creat, "As `openat`.";
         getdents64 => files::getdents64, "A directory is read when its first entry is; at most 65536 entries. Inode numbers are not those of `fstat`.";

@@ -69,6 +69,7 @@ pub(crate) fn place_with(
         program: &source.path,
         args: &source.args,
         env: &source.env,
+        reseed: source.reseed,
         files: &source.files,
         limits,
         stack: DEFAULT_STACK,

@@ -62,6 +62,7 @@ pub(crate) fn load(
     let Loaded { mut machine, symbols } = place(source, limits, translator)?;
     let Booted { ready, events } = boot(&mut machine, &symbols, source, limits, console)?;
     console.flush();
+    machine.process.part(&mut machine.memory);
     let snapshot = machine
         .memory
         .0
@@ -87,8 +88,9 @@ fn identify(source: &ProgramSource, limits: &Limits) -> ProgramId {
     let mut hash = Sha256::new();
     hash.update(&source.image);
     // `Debug` of these types names every field, and strings are quoted: no two are alike.
-    let ProgramSource { path, args, env, files, directory, warmup, .. } = source;
-    hash.update(format!("{path:?} {args:?} {env:?} {files:?} {directory:?} {limits:?} {warmup:?}"));
+    let ProgramSource { path, args, env, reseed, files, directory, warmup, .. } = source;
+    hash.update(format!("{path:?} {args:?} {env:?} {reseed} {files:?} {directory:?}"));
+    hash.update(format!("{limits:?} {warmup:?}"));
     ProgramId(hash.finalize().into())
 }
 

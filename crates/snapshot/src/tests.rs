@@ -32,6 +32,7 @@ fn about(program: &Path) -> About {
             path: "/program".to_owned(),
             args: vec!["one".to_owned()],
             env: Vec::new(),
+            reseed: true,
             files: Vec::new(),
             directory: "/".to_owned(),
             warmup: Warmup::default(),

@@ -134,6 +134,7 @@ pub(crate) fn source(image: Vec<u8>) -> ProgramSource {
         image: image.into(),
         args: vec!["fuzz".to_owned()],
         env: Vec::new(),
+        reseed: false,
         files: Vec::new(),
         path: "/program".to_owned(),
         directory: "/".to_owned(),

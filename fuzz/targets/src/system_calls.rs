@@ -164,6 +164,7 @@ impl<C: Calling> Guest<C> {
             program: "/fuzz",
             args: &["fuzz".to_owned()],
             env: &["A=b".to_owned()],
+            reseed: true,
             files: &grant().files,
             limits: &limits,
             stack: 64 << 10,

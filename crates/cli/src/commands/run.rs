@@ -144,6 +144,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         path,
         args: arguments,
         env: args.env.clone(),
+        // Nothing starts from a snapshot of it.
+        reseed: false,
         files,
         directory,
         translate: args.translate.into(),

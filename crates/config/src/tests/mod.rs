@@ -128,6 +128,7 @@ program = "/opt/shop.elf"
 engine = "riscv"
 args = ["-v", "x y"]
 env = { LANG = "C" }
+reseed = false
 files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
 libraries = false
 directory = "/data"
@@ -297,7 +298,7 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `ephemeral`, `files`, `group`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `ephemeral`, `files`, `group`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `reseed`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?

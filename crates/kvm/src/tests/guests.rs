@@ -70,6 +70,7 @@ pub(super) fn source(code: &[u8]) -> ProgramSource {
         image: elf(code).into(),
         args: vec!["guest".to_owned()],
         env: Vec::new(),
+        reseed: false,
         files: Vec::new(),
         path: "/program".to_owned(),
         directory: "/".to_owned(),

@@ -8,11 +8,12 @@ use crate::{
     Errno, GuestMemory, Host,
     calls::{exchange, network, socket},
     files::flags,
+    fresh,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Kernel, Stop, fail, value},
     readiness::Source,
     signals::SIGPIPE,
-    vfs::Node,
+    vfs::{Device, Node},
 };
 
 pub(crate) fn read(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
@@ -127,6 +128,9 @@ fn transfer_in(
     }
     if let Node::Exchange(file) = node {
         return exchange::read(file, ranges, !nonblock);
+    }
+    if let Node::Device(Device::Fresh) = node {
+        return fresh::read(kernel, host, fd, ranges);
     }
     if let Node::Socket(index) = node {
         return socket::read(kernel, host.memory, index, ranges, !nonblock);

@@ -7,7 +7,7 @@ use crate::{
     calls::memory::{is_none, protection},
     guest::CHUNK,
     kernel::{Args, CallResult, Kernel, Stop, fail, value},
-    space::{Area, page_up},
+    space::{Area, Kind, page_up},
     vfs::{Device, Node},
 };
 
@@ -153,9 +153,7 @@ impl Kernel {
             }
         }
         if protection != READ_WRITE {
-            self.space
-                .change()
-                .change(start, end, |kind| crate::space::Kind { protection, ..kind })?;
+            self.space.change().change(start, end, |kind| Kind { protection, ..kind })?;
             memory.protect(start, length, protection);
         }
         Ok(())
@@ -233,13 +231,15 @@ impl Kernel {
         let protection = area.kind.protection;
         let end = target + new_length;
         self.map(memory, target, end, protection)?;
+        let wiped = area.kind.wiped;
+        if wiped {
+            self.space.change().change(target, end, |kind| Kind { wiped, ..kind })?;
+        }
         if area.kind.present {
             let length = area.end - area.start;
             if is_none(protection) {
                 // What it held before it became inaccessible goes along.
-                self.space
-                    .change()
-                    .change(target, end, |kind| crate::space::Kind { present: true, ..kind })?;
+                self.space.change().change(target, end, |kind| Kind { present: true, ..kind })?;
                 memory.map(target, new_length, protection);
             }
             memory.protect(area.start, length, READ_WRITE);

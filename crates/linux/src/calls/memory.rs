@@ -79,7 +79,7 @@ impl Kernel {
     ) -> Result<(), Stop> {
         self.unmap(memory, start, end)?;
         let present = !is_none(protection);
-        self.space.change().insert(start, end, Kind { protection, present })?;
+        self.space.change().insert(start, end, Kind::new(protection, present))?;
         if present {
             memory.map(start, end - start, protection);
         }
@@ -141,10 +141,11 @@ pub(crate) fn mprotect(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
         return DONE;
     }
     let accessible = !is_none(protection);
-    kernel
-        .space
-        .change()
-        .change(start, end, |kind| Kind { protection, present: kind.present || accessible })?;
+    kernel.space.change().change(start, end, |kind| Kind {
+        protection,
+        present: kind.present || accessible,
+        ..kind
+    })?;
     for area in areas {
         let length = area.end - area.start;
         match area.kind.present {
@@ -159,12 +160,14 @@ pub(crate) fn mprotect(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
 pub(crate) fn madvise(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     const DONTNEED: u64 = 4;
     const FREE: u64 = 8;
+    const WIPEONFORK: u64 = 18;
+    const KEEPONFORK: u64 = 19;
     const DONTNEED_LOCKED: u64 = 24;
     /// What changes nothing that a guest can see here.
-    const ACCEPTED: [u64; 16] = [0, 1, 2, 3, FREE, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
+    const ACCEPTED: [u64; 14] = [0, 1, 2, 3, FREE, 10, 11, 12, 13, 14, 15, 16, 17, 20];
     let (start, end) = kernel.page_range(args[0], args[1], Errno::NOMEM)?;
     let advice = args[2];
-    if advice != DONTNEED && advice != DONTNEED_LOCKED {
+    if !matches!(advice, DONTNEED | DONTNEED_LOCKED | WIPEONFORK | KEEPONFORK) {
         return if ACCEPTED.contains(&advice) { DONE } else { fail(Errno::INVAL) };
     }
     if start == end {
@@ -172,6 +175,11 @@ pub(crate) fn madvise(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
     }
     if !kernel.space.is_mapped(start, end) {
         return fail(Errno::NOMEM);
+    }
+    if matches!(advice, WIPEONFORK | KEEPONFORK) {
+        let wiped = advice == WIPEONFORK;
+        kernel.space.change().change(start, end, |kind| Kind { wiped, ..kind })?;
+        return DONE;
     }
     for area in kernel.space.areas_in(start, end).filter(|area| area.kind.present) {
         host.memory.unmap(area.start, area.end - area.start);

@@ -7,13 +7,14 @@ use crate::{kernel::Kernel, vfs::Node};
 impl Kernel {
     /// What is wrong with a process, if something is.
     pub(super) fn check(&self) -> Result<(), &'static str> {
-        let Self { threads, space, files, objects, scratch, .. } = self;
+        let Self { threads, space, files, fresh, objects, scratch, .. } = self;
         for (holds, what) in [
             (threads.is_consistent(), "its threads contradict each other"),
             (threads.count() <= self.fixed.limits.threads as usize, "it has too many threads"),
             (space.is_consistent(), "its address space contradicts itself"),
             (files.is_consistent(), "its descriptors contradict each other"),
             (files.bound() <= self.fixed.limits.descriptors.into(), "it has too many descriptors"),
+            (fresh.is_consistent(), "it has too much memory kept fresh"),
             (scratch.is_consistent(self.fixed.limits.scratch), "its scratch files are wrong"),
             (objects.is_consistent(), "its objects contradict each other"),
             (self.epolls_are_consistent(), "its epoll sets watch each other"),

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     Architecture, Cpu, Process, ProcessSetup, StartError,
     files::Files,
+    fresh::Fresh,
     kernel::{Fixed, Kernel},
     objects::Objects,
     pause::{Pause, Stopped},
@@ -75,6 +76,7 @@ struct State {
     threads: Tracked<Threads>,
     space: Tracked<AddressSpace>,
     files: Tracked<Files>,
+    fresh: Fresh,
     objects: Objects,
     pid: ProcessId,
     scratch: Tracked<Scratch>,
@@ -96,13 +98,13 @@ impl<C: Cpu> Process<C> {
 impl<C: Cpu + Serialize> Process<C> {
     /// The process, a snapshot, as bytes. `reads` has the files that it has looked at.
     pub fn save(&self, reads: &Reads) -> Result<Vec<u8>, SaveError> {
-        let Kernel { fixed, threads, space, files, objects, pid, scratch, signals, .. } =
+        let Kernel { fixed, threads, space, files, fresh, objects, pid, scratch, signals, .. } =
             self.kernel.clone();
         let read = reads.list(&fixed.mounts)?;
         let (since, stopped) = self.kernel.pause.stopped();
         let Fixed { architecture, stack, libraries, .. } = *fixed;
         let outline = Outline { architecture, stack, libraries, stopped };
-        let state = State { threads, space, files, objects, pid, scratch, signals };
+        let state = State { threads, space, files, fresh, objects, pid, scratch, signals };
         context::with(since, &fixed, || {
             let bytes = postcard::to_allocvec(&outline)?;
             let bytes = postcard::to_extend(&read, bytes)?;
@@ -134,12 +136,13 @@ impl<C: Cpu + DeserializeOwned> Process<C> {
             Ok((state, cpus, rest))
         })
         .map_err(damaged)?;
-        let State { threads, space, files, objects, pid, scratch, signals } = state;
+        let State { threads, space, files, fresh, objects, pid, scratch, signals } = state;
         let mut kernel = Kernel {
             fixed,
             threads,
             space,
             files,
+            fresh,
             objects,
             pause: Pause::since(&stopped, now),
             pid,

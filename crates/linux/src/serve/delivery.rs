@@ -3,7 +3,7 @@
 use sandtide_engine::{Console, EngineError, Turn};
 use serde::{Deserialize, Serialize};
 
-use super::{Direct, Machine, Served, Sockets};
+use super::{Direct, Machine, Parts, Served, Sockets};
 use crate::{Connection, Cpu, Listener, Process};
 
 /// How a program waits for its first request, where its snapshot was taken.
@@ -67,6 +67,10 @@ impl Delivery {
         console: &dyn Console,
         turn: &mut Turn<'_, '_>,
     ) -> Result<Served<M::End>, EngineError> {
+        let Parts { process, memory, random } = machine.parts();
+        if process.refresh(memory, random).is_err() {
+            return Ok(Served::Over(M::MEMORY));
+        }
         match self {
             Self::Direct(direct) => direct.run(machine, bounds, console, turn),
             Self::Sockets(sockets) => sockets.run(machine, bounds, console, turn),

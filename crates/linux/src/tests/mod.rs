@@ -2,6 +2,7 @@
 
 mod connections;
 mod files;
+mod fresh;
 mod hostile;
 mod memory;
 mod readiness;
@@ -78,6 +79,7 @@ fn setup<'a>(
         program: "/bin/program",
         args: &words[..2],
         env: &words[2..],
+        reseed: true,
         files,
         limits,
         stack: STACK,

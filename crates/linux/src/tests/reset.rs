@@ -6,10 +6,11 @@ use super::*;
 pub(super) fn state(process: &Process<FakeCpu>) -> String {
     let kernel = &process.kernel;
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         *kernel.threads,
         *kernel.space,
         *kernel.files,
+        kernel.fresh,
         kernel.objects,
         *kernel.scratch,
         *kernel.signals,

@@ -70,6 +70,18 @@ fn every_part_is_as_it_was() {
 }
 
 #[test]
+fn what_is_kept_fresh_stays_so() {
+    let mut machine = Machine::new();
+    let fd = machine.open("/sandtide/fresh", 0).unwrap();
+    let address = machine.put(&[0; 16]);
+    machine.call("read", &[fd, address, 16]).unwrap();
+    let before = machine.bytes(address, 16);
+    machine.process = restore(&saved(&mut machine), &[]).unwrap();
+    machine.process.refresh(&mut machine.memory, &mut machine.random).unwrap();
+    assert_ne!(machine.bytes(address, 16), before);
+}
+
+#[test]
 fn as_much_time_is_left_as_there_was() {
     let mut machine = full();
     let timer = 12;

@@ -101,11 +101,12 @@ fn link(grant: &FileGrant, grants: &[FileGrant]) -> Option<Vec<u8>> {
 
 impl Mounts {
     /// Opens the grants. They win over what every guest has at the same path. `program` is the path
-    /// of the program; `libraries` says whether it loads any.
+    /// of the program; `libraries` says whether it loads any, `reseed` whether it gets hooks.
     pub(crate) fn open(
         grants: &[FileGrant],
         program: &[u8],
         libraries: bool,
+        reseed: bool,
     ) -> Result<Self, StartError> {
         let mut list: Vec<Mount> = Vec::new();
         for grant in grants {
@@ -124,7 +125,7 @@ impl Mounts {
             };
             list.push(Mount { path, source });
         }
-        for (path, source) in synthetic::mounts(program, libraries) {
+        for (path, source) in synthetic::mounts(program, libraries, reseed) {
             let path = path::split(path.as_bytes());
             if !list.iter().any(|mount| mount.path == path) {
                 list.push(Mount { path, source });
@@ -183,7 +184,7 @@ impl Mounts {
 
 /// Reads a whole file, of at most `longest` bytes, as a guest with these grants would find it.
 pub fn read_granted(grants: &[FileGrant], path: &str, longest: u64) -> io::Result<Vec<u8>> {
-    let mounts = Mounts::open(grants, b"/", true).map_err(io::Error::other)?;
+    let mounts = Mounts::open(grants, b"/", true, false).map_err(io::Error::other)?;
     let file = mounts.open_host_file(path.as_bytes())?;
     let length = file.stat()?.size;
     if length > longest {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Architecture, Errno, PAGE, Protection,
     calls::{identity::release, time::Clock},
+    fresh::hooks,
     kernel::Kernel,
     vfs::{ExchangeFile, Source},
 };
@@ -17,6 +18,8 @@ pub(crate) enum Device {
     Zero,
     Full,
     Random,
+    /// Memory that is read from it is kept fresh (`fresh`).
+    Fresh,
 }
 
 /// A text that is made when it is opened.
@@ -45,14 +48,17 @@ const DATABASES: [(&str, &str); 5] = [
     ("/etc/resolv.conf", "# No name server.\n"),
 ];
 
-/// What is mounted in every guest, and what only in those that load libraries.
+/// What is mounted in every guest, and what only in those that load libraries, and in those whose
+/// interpreters are to seed themselves.
 pub(super) fn mounts(
     program: &[u8],
     libraries: bool,
+    reseed: bool,
 ) -> impl Iterator<Item = (&'static str, Source)> {
     let fixed = |text| Source::Text(Text::Fixed(text));
     let databases = DATABASES.into_iter().filter(move |_| libraries);
-    let databases = databases.map(move |(path, text)| (path, fixed(text)));
+    let hooks = hooks::FILES.into_iter().filter(move |_| reseed);
+    let texts = databases.chain(hooks).map(move |(path, text)| (path, fixed(text)));
     [
         ("/tmp", Source::Scratch),
         ("/dev/null", Source::Device(Device::Null)),
@@ -60,6 +66,7 @@ pub(super) fn mounts(
         ("/dev/full", Source::Device(Device::Full)),
         ("/dev/random", Source::Device(Device::Random)),
         ("/dev/urandom", Source::Device(Device::Random)),
+        (hooks::FRESH, Source::Device(Device::Fresh)),
         ("/proc/self/exe", Source::Link(program.to_vec())),
         ("/proc/self/cmdline", Source::Text(Text::CommandLine)),
         ("/proc/self/maps", Source::Text(Text::Maps)),
@@ -81,7 +88,7 @@ pub(super) fn mounts(
     ]
     .into_iter()
     .chain(ExchangeFile::ALL.map(|file| (file.path(), Source::Exchange(file))))
-    .chain(databases)
+    .chain(texts)
 }
 
 const VERSION: &str = concat!("Linux version ", release!(), " (sandtide) #1 Sandtide\n");
@@ -94,6 +101,7 @@ impl Device {
             Self::Zero => (1, 5),
             Self::Full => (1, 7),
             Self::Random => (1, 9),
+            Self::Fresh => (10, 240),
         }
     }
 
@@ -101,7 +109,7 @@ impl Device {
         match self {
             Self::Null => return 0,
             Self::Zero | Self::Full => buffer.fill(0),
-            Self::Random => random.fill_bytes(buffer),
+            Self::Random | Self::Fresh => random.fill_bytes(buffer),
         }
         buffer.len()
     }

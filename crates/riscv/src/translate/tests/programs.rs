@@ -71,6 +71,7 @@ fn placed(path: &Path, translate: Translate) -> Machine {
         image: fs::read(path).unwrap().into(),
         args: vec!["program".to_owned()],
         env: Vec::new(),
+        reseed: false,
         files: Vec::new(),
         path: "/program".to_owned(),
         directory: "/".to_owned(),
