@@ -17,10 +17,14 @@ use crate::{Client, Log, Request, Response, binary::running};
 /// What the line begins with that says that the server is ready, and where.
 const READY: &str = "ready: ";
 
+/// What the server says of a sandbox whose reset has not restored everything.
+const MISMATCH: &str = "was not reset to its snapshot";
+
 /// The file in the server's directory.
 const CONFIGURATION: &str = "sandtide.toml";
 
-/// A running `sandtide serve`, killed when it is dropped.
+/// A running `sandtide serve` that compares every sandbox with its snapshot after a reset. Killed
+/// when it is dropped, which fails if one was not what its snapshot is.
 pub struct Server {
     child: Child,
     addresses: Vec<String>,
@@ -89,7 +93,7 @@ impl Server {
         let config = directory.path().join(CONFIGURATION);
         fs::write(&config, configuration).expect("the directory is ours");
         let mut command = running("serve");
-        command.arg(&config).env_remove("SANDTIDE_LOG");
+        command.args(["--verify-resets", "always"]).arg(&config).env_remove("SANDTIDE_LOG");
         let mut command = adapt(command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -207,6 +211,11 @@ impl Drop for Server {
         let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("--- log of the server ---\n{}", self.log.since(0).join("\n"));
+            return;
         }
+        // Every reset of every test was verified.
+        self.log.wait_end();
+        let left = self.log.since(0).into_iter().find(|line| line.contains(MISMATCH));
+        assert!(left.is_none(), "a request has left something: {left:?}");
     }
 }

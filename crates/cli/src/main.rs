@@ -12,6 +12,7 @@ mod profile;
 mod report;
 mod signals;
 mod translate;
+mod verification;
 
 use std::process::ExitCode;
 

@@ -59,7 +59,7 @@ pub use reader::suggest;
 pub use reference::{ReferenceError, fill, schema};
 pub use respond::Respond;
 pub use running::Load;
-pub use server::{Server, Trace};
+pub use server::{Server, Trace, VerifyResets};
 pub use tenant::{Serves, Tenant};
 pub use tls::{Certificate, ClientAuth, Tls};
 pub use translation::{Translation, TranslationCache};

@@ -78,6 +78,10 @@ section! {
                 error: "http_request_error",
                 log: "`fault=request_body`",
             };
+        /// which sandboxes are compared with their snapshot after a reset: none; some, in a part, at the
+        /// cost of a thousandth of the time at most; or all, in every part, which takes longer than a
+        /// request
+        verify_resets: VerifyResets = VerifyResets::Sampled, word();
         /// what is done with a request's trace context (W3C `traceparent`): nothing, hand it to the
         /// program as a part of that trace, or start a trace as well for requests that have none
         trace: Trace = Trace::Propagate, word();
@@ -99,6 +103,22 @@ impl Default for Server {
     fn default() -> Self {
         Self::resolve(ServerLayer::default())
     }
+}
+
+/// Which resets are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerifyResets {
+    /// `"never"`: none.
+    Never,
+    /// `"sampled"`: some, in a part.
+    Sampled,
+    /// `"always"`: all, in every part.
+    Always,
+}
+
+impl Word for VerifyResets {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("never", Self::Never), ("sampled", Self::Sampled), ("always", Self::Always)];
 }
 
 /// What is done with a request's trace context (W3C Trace Context).

@@ -5,8 +5,8 @@ use std::{io::Read, sync::Arc, task::Context, time::Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Profile, ProgramId,
-    ProgramSource, Slice, ToKeep, Translation, Usage,
+    Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Mismatch, Profile, ProgramId,
+    ProgramSource, Scrutiny, Slice, ToKeep, Translation, Usage,
 };
 
 /// A way of running programs.
@@ -124,6 +124,11 @@ pub trait Sandbox: Send {
 
     /// Puts the sandbox back to its snapshot. On `Err` it must be dropped, never run again.
     fn reset(&mut self) -> Result<(), ResetError>;
+
+    /// Compares the sandbox with its snapshot, right after a [`reset`](Self::reset): whatever a
+    /// request could have changed and that is not renewed on purpose, as random numbers and clocks
+    /// are. On `Err` it must be dropped, never run again.
+    fn verify(&mut self, scrutiny: Scrutiny) -> Result<(), Mismatch>;
 
     /// Makes the state that the exchange left the state that the next exchange starts from,
     /// instead of a reset: for tenants that keep state between requests.

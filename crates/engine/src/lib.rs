@@ -26,6 +26,7 @@ mod profile;
 mod response;
 mod source;
 mod translation;
+mod verify;
 
 pub use body::{BodyError, BodySource, Frame, RequestBody};
 pub use console::{Console, Stream};
@@ -43,3 +44,4 @@ pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
 pub use source::{FileGrant, ProgramId, ProgramSource, Translate, Warmup};
 pub use translation::{CacheUse, Shortfall, ShortfallReason, Translation, TranslationState};
+pub use verify::{Mismatch, Scrutiny};

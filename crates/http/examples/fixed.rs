@@ -7,7 +7,8 @@ use std::{env, error::Error, future::pending, net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use sandtide_engine::{
-    Console, Outcome, Program, ProgramId, Progress, ResetError, Sandbox, SpawnError, Turn, Usage,
+    Console, Mismatch, Outcome, Program, ProgramId, Progress, ResetError, Sandbox, Scrutiny,
+    SpawnError, Turn, Usage,
 };
 use sandtide_http::{Options, Server};
 use sandtide_runtime::{Answer, FixedResponse, Route, Runtime, Slot, Table, Tenant};
@@ -42,6 +43,10 @@ impl Sandbox for Empty {
     }
 
     fn reset(&mut self) -> Result<(), ResetError> {
+        Ok(())
+    }
+
+    fn verify(&mut self, _: Scrutiny) -> Result<(), Mismatch> {
         Ok(())
     }
 

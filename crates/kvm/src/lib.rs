@@ -29,6 +29,7 @@ mod probe;
 mod program;
 mod registers;
 mod sandbox;
+mod state;
 mod stubs;
 mod symbols;
 #[cfg(test)]

@@ -6,12 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::rngs::StdRng;
-use sandtide_engine::{Console, EngineError, Fault, Limits, Trap, TrapCause, Turn};
+use rand::{RngCore as _, rngs::StdRng};
+use sandtide_engine::{
+    Console, EngineError, Fault, Limits, Mismatch, Scrutiny, Trap, TrapCause, Turn,
+};
 use sandtide_linux::{
     Action, Cpu as _, CpuTime, Delivered, Host, Process, Schedule, SignalInfo,
     serve::{self, Parts},
 };
+use sandtide_memory::Difference;
 
 use crate::{
     exception,
@@ -44,7 +47,7 @@ enum Stand {
 
 /// The state of a program in execution.
 pub(crate) struct Machine {
-    vcpu: Vcpu,
+    pub(crate) vcpu: Vcpu,
     vm: Vm,
     entry: CallEntry,
     desk: Desk,
@@ -208,6 +211,35 @@ impl Machine {
         Ok(())
     }
 
+    /// Compares what was reset with a snapshot. The registers of its threads are set when they go
+    /// on.
+    pub(crate) fn verify(
+        &mut self,
+        process: &Process<Registers>,
+        scrutiny: Scrutiny,
+    ) -> Result<(), Mismatch> {
+        if self.stand != Stand::Nowhere {
+            return Err(Mismatch::Part("place of the running thread"));
+        }
+        let part = match self.process.differs_from(process) {
+            Some(part) => Some(part),
+            None => self.vcpu.differs().map_err(system("cannot read registers"))?,
+        };
+        if let Some(part) = part {
+            return Err(Mismatch::Part(part));
+        }
+        let found = match scrutiny {
+            Scrutiny::Everything => self.memory.verify(),
+            Scrutiny::Sample => self.memory.verify_sample(self.random.next_u64()),
+        };
+        match found.map_err(system("cannot look at memory"))? {
+            None => Ok(()),
+            Some(Difference::Bytes(address)) => Err(Mismatch::Bytes(address)),
+            Some(Difference::Access(address)) => Err(Mismatch::Access(address)),
+            Some(Difference::LastingCode) => Err(Mismatch::Part("note of changed code")),
+        }
+    }
+
     /// Runs the guest's threads until something needs the engine.
     pub(crate) fn run(
         &mut self,
@@ -330,6 +362,7 @@ impl Machine {
             }
             Stand::Nowhere => {
                 self.vcpu.set_system(cpu.loadable_fs(), cpu.gs);
+                self.vcpu.forget_exceptions();
                 let prepared = self.prepared.as_ref();
                 if cpu.in_call
                     && cpu.extended.as_ref().zip(prepared).is_some_and(|(a, b)| Arc::ptr_eq(a, b))

@@ -128,6 +128,17 @@ impl<'de> Deserialize<'de> for Registers {
     }
 }
 
+/// Vector registers are the same if their bytes are.
+impl PartialEq for Registers {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { general, fs, gs, extended, number, moved, new_fs, in_call } = self;
+        let region = |extended: &Option<Arc<kvm_xsave>>| extended.as_ref().map(|area| area.region);
+        (general, fs, gs, number) == (&other.general, &other.fs, &other.gs, &other.number)
+            && (moved, new_fs, in_call) == (&other.moved, &other.new_fs, &other.in_call)
+            && region(extended) == region(&other.extended)
+    }
+}
+
 impl Registers {
     /// A thread that starts at an address.
     pub(crate) fn new(entry: u64) -> Self {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
-use sandtide_engine::{Console, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage};
+use sandtide_engine::{
+    Console, Mismatch, Outcome, Progress, ResetError, Sandbox, Scrutiny, SpawnError, Turn, Usage,
+};
 use sandtide_linux::serve::{Delivery, Served};
 
 use crate::{
@@ -36,6 +38,12 @@ impl KvmSandbox {
         Ok(Self { program, console, machine, delivery })
     }
 
+    /// For tests: what a guest cannot get at.
+    #[cfg(test)]
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
     fn fault(&mut self, end: End) -> Progress {
         let KvmProgram { limits, .. } = &*self.program;
         Progress::Ended(Outcome::Fault(self.machine.fault(end, limits, self.program.symbols())))
@@ -64,6 +72,14 @@ impl Sandbox for KvmSandbox {
         self.delivery.reset(&self.program.ready);
         self.begin_exchange();
         Ok(())
+    }
+
+    fn verify(&mut self, scrutiny: Scrutiny) -> Result<(), Mismatch> {
+        self.machine.verify(&self.program.process, scrutiny)?;
+        match self.delivery.is_reset(&self.program.ready) {
+            true => Ok(()),
+            false => Err(Mismatch::Part("delivery of requests")),
+        }
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {

@@ -14,7 +14,7 @@ use std::{
 use kvm_bindings::{
     CpuId, KVM_DIRTY_LOG_PAGE_OFFSET, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES,
     KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr, kvm_dirty_gfn,
-    kvm_msr_entry, kvm_regs, kvm_sregs, kvm_xcrs, kvm_xsave,
+    kvm_msr_entry, kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xcrs, kvm_xsave,
 };
 use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd};
 use sandtide_memory::Reservation;
@@ -24,6 +24,7 @@ use crate::{
     inside::DISPATCH,
     memory::Memory,
     paging::{PAGE, ROOT},
+    state::State,
     stubs::{self, CallEntry},
     vectors::ALLOWED,
     vm::{RING_ENTRIES, Slots},
@@ -51,6 +52,8 @@ pub(crate) struct Vcpu {
     mark: Mark,
     /// The system registers of a program that begins: what no guest may change.
     system: kvm_sregs,
+    /// What else it was when it was made.
+    made: Box<State>,
     /// The guest's memory: mapped for as long as the processor may write to it.
     host: Arc<Reservation>,
 }
@@ -75,7 +78,8 @@ impl Vcpu {
         share_counter(&fd);
         fd.set_sync_valid_reg(SyncReg::Register);
         let ring = Ring::map(&fd)?;
-        Ok(Self { fd, ring, mark: Watchdog::mark(), system, host })
+        let made = Box::new(State::of(&fd)?);
+        Ok(Self { fd, ring, mark: Watchdog::mark(), system, made, host })
     }
 
     /// Runs the guest until something needs the host, and takes note of the pages that it wrote.
@@ -133,6 +137,25 @@ impl Vcpu {
         (system.fs.base, system.gs.base) = (fs, gs);
         self.fd.sync_regs_mut().sregs = system;
         self.fd.set_sync_dirty_reg(SyncReg::SystemRegister);
+    }
+
+    /// Forgets an exception that was on its way to the guest when that was interrupted: who goes on
+    /// now is another thread, or in another exchange.
+    pub(crate) fn forget_exceptions(&mut self) {
+        self.fd.sync_regs_mut().events = kvm_vcpu_events::default();
+        self.fd.set_sync_dirty_reg(SyncReg::VcpuEvents);
+    }
+
+    /// What of the processor is not as it was when it was made, of what no program may change and
+    /// [`Self::set_system`] does not set.
+    pub(crate) fn differs(&self) -> io::Result<Option<&'static str>> {
+        Ok(State::of(&self.fd)?.differs_from(&self.made))
+    }
+
+    /// For tests: KVM's own.
+    #[cfg(test)]
+    pub(crate) fn fd(&self) -> &VcpuFd {
+        &self.fd
     }
 
     /// The floating-point and vector registers.

@@ -83,6 +83,15 @@ impl<T: Clone> Arena<T> {
         entries.filter_map(|(index, entry)| Some((index, entry.value.as_ref()?)))
     }
 
+    /// Whether every number has what it has in `snapshot`.
+    pub(crate) fn is_as_in(&self, snapshot: &Self) -> bool
+    where
+        T: PartialEq,
+    {
+        let values = self.entries.iter().map(|entry| &entry.value);
+        self.changed.is_empty() && values.eq(snapshot.entries.iter().map(|entry| &entry.value))
+    }
+
     fn mark(&mut self, index: usize) {
         if let Some(entry) = self.entries.get_mut(index)
             && !entry.changed

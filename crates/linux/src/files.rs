@@ -32,7 +32,7 @@ pub(crate) mod flags {
 }
 
 /// What one or more descriptors refer to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Description {
     pub(crate) node: Node,
     pub(crate) offset: u64,
@@ -64,14 +64,14 @@ impl Description {
     }
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
     description: usize,
     close_on_exec: bool,
 }
 
 /// The descriptors of a process.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Files {
     slots: Vec<Option<Slot>>,
     descriptions: Vec<Option<Description>>,

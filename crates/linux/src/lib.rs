@@ -52,6 +52,7 @@ mod table;
 mod testing;
 mod threads;
 mod tracked;
+mod verify;
 mod vfs;
 
 pub use connections::{Connection, Listener};

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How long a process has not run.
-#[derive(Debug, Default)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Pause {
     /// All pauses that are over.
     total: Duration,

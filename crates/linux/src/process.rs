@@ -25,7 +25,7 @@ pub struct Process<C: Cpu> {
     /// The registers of each thread, in the order of the kernel's threads.
     pub(crate) cpus: Vec<C>,
     /// For the log, so no part of a snapshot.
-    unknown: BTreeMap<&'static str, u64>,
+    pub(crate) unknown: BTreeMap<&'static str, u64>,
 }
 
 impl<C: Cpu> Clone for Process<C> {

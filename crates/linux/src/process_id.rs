@@ -20,7 +20,7 @@ const LOWEST: u32 = 1 << 16;
 const HIGHEST: u32 = (1 << 22) - 1;
 
 /// The id of a process.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessId {
     /// `None` if nobody has asked since the snapshot.
     number: Option<u32>,

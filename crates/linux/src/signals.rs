@@ -72,7 +72,7 @@ pub(crate) enum Disposition {
 }
 
 /// The process's part: actions, and the signals that any thread may take.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Signals {
     #[serde(with = "crate::saved::array")]
     actions: [SignalAction; COUNT as usize],

@@ -76,7 +76,7 @@ impl AlternateStack {
 }
 
 /// A thread, but for its registers.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) state: State,
@@ -135,7 +135,7 @@ impl Thread {
 
 /// The threads of a process. `running` is the one whose registers the engine uses, even while it
 /// is parked and no other can run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Threads {
     list: Vec<Thread>,
     running: usize,

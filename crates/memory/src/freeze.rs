@@ -156,6 +156,11 @@ impl Snapshot {
         unsafe { &*self.view.base().add(page.offset()).cast::<[u8; PAGE]>() }
     }
 
+    /// What the guest might do with each page, and `IMAGE`.
+    pub(crate) fn table(&self) -> &PageTable {
+        &self.table
+    }
+
     /// The table entry that a page had: access and `IMAGE`.
     #[inline]
     pub(crate) fn entry(&self, page: PageNumber) -> u8 {

@@ -28,6 +28,11 @@ impl Lasting {
         self.is_pristine &= !self.pages.iter().any(|pages| pages.contains(&page.index()));
     }
 
+    #[inline(always)]
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.is_pristine
+    }
+
     /// As at the snapshot again.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) {
         self.is_pristine = snapshot.is_pristine;
@@ -48,6 +53,6 @@ impl Space {
     /// Whether the lasting code is still the same.
     #[inline(always)]
     pub fn code_is_pristine(&self) -> bool {
-        self.lasting.is_pristine
+        self.lasting.is_pristine()
     }
 }

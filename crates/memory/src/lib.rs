@@ -25,6 +25,7 @@
 #![allow(unsafe_code, reason = "maps memory and hands out checked views of it")]
 
 mod caught;
+mod copies;
 mod freeze;
 mod heap;
 mod lasting;
@@ -34,6 +35,7 @@ mod reservation;
 mod reset;
 mod space;
 mod table;
+mod verify;
 
 pub use freeze::Snapshot;
 pub use heap::trim_heap;
@@ -41,6 +43,7 @@ pub use reservation::Reservation;
 pub use reset::SHRINK_PERIOD;
 pub use space::{Denied, Space};
 pub use table::Access;
+pub use verify::{Difference, Look, first_difference};
 
 /// The size of a page, in bytes.
 pub const PAGE: usize = 4096;
@@ -53,7 +56,7 @@ pub const SPACE: usize = 1 << 32;
 pub const END: usize = SPACE - PAGE;
 
 /// How many pages an address space has.
-pub(crate) const PAGES: usize = SPACE / PAGE;
+pub const PAGES: usize = SPACE / PAGE;
 
 #[cfg(test)]
 mod tests;

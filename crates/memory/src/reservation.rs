@@ -158,7 +158,7 @@ impl Reservation {
         Ok(())
     }
 
-    fn check(&self, offset: usize, length: usize) {
+    pub(crate) fn check(&self, offset: usize, length: usize) {
         assert!(
             offset.checked_add(length).is_some_and(|end| end <= self.length),
             "range outside the reservation"

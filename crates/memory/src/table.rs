@@ -77,6 +77,13 @@ impl PageTable {
         &self.memory
     }
 
+    /// All entries, in order.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has so many bytes, readable as long as `self` lives; `&self` keeps
+        // writers away.
+        unsafe { std::slice::from_raw_parts(self.memory.base(), Self::SIZE) }
+    }
+
     /// The entry of a page.
     #[inline(always)]
     pub(crate) fn get(&self, page: PageNumber) -> u8 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, iter, ops::Range, sync::Arc};
 use proptest::prelude::*;
 
 use crate::{
-    Access, Denied, PAGE, SHRINK_PERIOD, SPACE, Snapshot, Space,
+    Access, Denied, Difference, Look, PAGE, SHRINK_PERIOD, SPACE, Snapshot, Space,
     table::{PageNumber, READ},
 };
 
@@ -178,6 +178,61 @@ fn pages_between_those_of_a_snapshot_need_not_be_there() {
     assert_eq!(space.load(PAGE as u32), Ok([1]));
     assert_eq!(space.load::<1>(2 * PAGE as u32), Err(Denied::Protection));
     assert_eq!(space.load(3 * PAGE as u32), Ok([3]));
+}
+
+/// Writes without the table's knowing.
+fn write_behind(space: &Space, address: usize, byte: u8) {
+    // SAFETY: inside the reservation, in a page that the test knows to be open.
+    unsafe { space.memory.base().add(address).write(byte) };
+}
+
+#[test]
+fn what_was_written_behind_the_table_is_found() {
+    // Where the snapshot has bytes, where it has zeros, where the guest sees nothing.
+    for address in [0x2001, 0x3001, 0x10_0000] {
+        let mut space = booted();
+        space.store(0x2000, [1]).unwrap();
+        space.reset().unwrap();
+        if address == 0x10_0000 {
+            crate::mirror::protect(&space.memory, 0x100..0x101, true).unwrap();
+        }
+        write_behind(&space, address, 7);
+        space.reset().unwrap();
+        let page = (address & !0xfff) as u64;
+        assert_eq!(space.differs_from_snapshot(), Some(Difference::Bytes(page)));
+        let elsewhere = Look { pages: 0x200..0x300, copies: usize::MAX };
+        assert_eq!(space.verify(&elsewhere).unwrap(), None);
+        let nothing = Look { copies: 0, ..Look::ALL };
+        assert_eq!(space.verify(&nothing).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_wrong_table_is_found() {
+    let mut space = booted();
+    space.store(0x2000, [1]).unwrap();
+    space.reset().unwrap();
+    space.table.set(PageNumber::new(0x1234), READ);
+    assert_eq!(space.differs_from_snapshot(), Some(Difference::Access(0x123_4000)));
+}
+
+proptest! {
+    #[test]
+    fn tables_are_compared_by_their_masks(
+        table in prop::collection::vec(any::<u8>(), 0..40),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8u32,
+        mask in any::<u8>(),
+    ) {
+        let mut other = table.clone();
+        prop_assert_eq!(crate::first_difference(&table, &other, mask), None);
+        if !table.is_empty() {
+            let at = at.index(table.len());
+            other[at] ^= 1 << bit;
+            let found = (mask >> bit & 1 != 0).then_some(at);
+            prop_assert_eq!(crate::first_difference(&table, &other, mask), found);
+        }
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod symbols;
 mod translate;
 mod translator;
 mod unwind;
+mod verify;
 
 pub use engine::RiscvEngine;
 pub use translator::{

@@ -74,7 +74,8 @@ pub(crate) fn load(
         limits: limits.clone(),
         symbols,
         snapshot: Arc::new(snapshot),
-        process: machine.process,
+        // A clone: its time stands still.
+        process: machine.process.clone(),
         code: machine.code,
         host_code: machine.host_code,
         ready,

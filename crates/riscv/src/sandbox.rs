@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{
-    Console, EngineError, Outcome, Progress, ResetError, Sandbox, SpawnError, Turn, Usage,
+    Console, EngineError, Mismatch, Outcome, Progress, ResetError, Sandbox, Scrutiny, SpawnError,
+    Turn, Usage,
 };
 use sandtide_linux::serve::{Delivery, Served};
 use sandtide_memory::Space;
@@ -13,6 +14,7 @@ use crate::{
     machine::{Bounds, End, Machine},
     memory::Memory,
     program::RiscvProgram,
+    verify,
 };
 
 /// A sandbox: a machine that starts from the program's snapshot.
@@ -67,6 +69,14 @@ impl Sandbox for RiscvSandbox {
         self.delivery.reset(&self.program.ready);
         self.begin_exchange();
         Ok(())
+    }
+
+    fn verify(&mut self, scrutiny: Scrutiny) -> Result<(), Mismatch> {
+        verify::verify(&mut self.machine, &self.program, scrutiny)?;
+        match self.delivery.is_reset(&self.program.ready) {
+            true => Ok(()),
+            false => Err(Mismatch::Part("delivery of requests")),
+        }
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {

@@ -83,6 +83,10 @@ pub struct Measures<T> {
     pub panics: T,
     /// Sandboxes that could not be reset.
     pub failed_resets: T,
+    /// Sandboxes that were compared with their snapshot after a reset.
+    pub verified_resets: T,
+    /// Of these, sandboxes that were not what the snapshot is.
+    pub reset_mismatches: T,
     /// Sandboxes made.
     pub spawned: T,
     /// Guest instructions.
@@ -141,6 +145,8 @@ impl<T> Measures<T> {
             engine_failures: f(&self.engine_failures, &other.engine_failures),
             panics: f(&self.panics, &other.panics),
             failed_resets: f(&self.failed_resets, &other.failed_resets),
+            verified_resets: f(&self.verified_resets, &other.verified_resets),
+            reset_mismatches: f(&self.reset_mismatches, &other.reset_mismatches),
             spawned: f(&self.spawned, &other.spawned),
             instructions: f(&self.instructions, &other.instructions),
             pages_written: f(&self.pages_written, &other.pages_written),

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use sandtide_engine::{Exchange, Outcome, Progress, ResetError, SpawnError, Turn, Usage};
+use sandtide_engine::{Exchange, Outcome, Progress, Scrutiny, SpawnError, Turn, Usage};
 
 use crate::{
     local::{Home, Local, Permit},
@@ -129,24 +129,42 @@ impl Lease {
                 return;
             }
         };
-        match renewed {
-            Ok(clean) => match origin {
-                Origin::Pool(pool, _permit) => pool.put(clean),
-                Origin::Stateful(hold, version) => hold.put(clean, version),
-            },
-            Err(error) => could_not_renew(&origin, local, exchange, &error),
+        let kept = matches!((&origin, fate), (Origin::Stateful(..), Fate::Answered));
+        let scrutiny = if kept { None } else { local.verification.take() };
+        let clean = match (renewed, scrutiny) {
+            (Ok(clean), None) => Some(clean),
+            (Ok(clean), Some(scrutiny)) => verified(clean, scrutiny, local, exchange),
+            (Err(error), _) => {
+                local.counters.failed_resets.add(1);
+                report::reset_failed(tenant, exchange, &error);
+                None
+            }
+        };
+        match (clean, origin) {
+            (Some(clean), Origin::Pool(pool, _permit)) => pool.put(clean),
+            (Some(clean), Origin::Stateful(hold, version)) => hold.put(clean, version),
+            (None, Origin::Stateful(..)) => {
+                report::state_lost(tenant, exchange, "the sandbox was destroyed");
+            }
+            (None, Origin::Pool(..)) => {}
         }
     }
 }
 
+/// The sandbox, if it is what its snapshot is.
 #[cold]
-fn could_not_renew(origin: &Origin, local: &Local, exchange: &Exchange, error: &ResetError) {
-    let tenant = &*local.tenant;
-    local.counters.failed_resets.add(1);
-    report::reset_failed(tenant, exchange, error);
-    if let Origin::Stateful(..) = origin {
-        report::state_lost(tenant, exchange, "the sandbox was destroyed");
-    }
+fn verified(clean: Clean, scrutiny: Scrutiny, local: &Local, exchange: &Exchange) -> Option<Clean> {
+    let start = local.timers.now();
+    let result = clean.verify(scrutiny);
+    let now = local.timers.now();
+    local.verification.spent(now, now.saturating_duration_since(start));
+    local.counters.verified_resets.add(1);
+    result
+        .inspect_err(|mismatch| {
+            local.counters.reset_mismatches.add(1);
+            report::reset_mismatch(&local.tenant, exchange, mismatch);
+        })
+        .ok()
 }
 
 #[cold]

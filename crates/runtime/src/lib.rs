@@ -47,6 +47,7 @@ mod tenant;
 mod timers;
 mod trace;
 mod turnstile;
+mod verification;
 mod version;
 mod waiting;
 
@@ -71,4 +72,5 @@ pub use tenant::{Admission, Answer, FixedResponse, Tenant};
 pub use timers::{Sleep, Timers};
 pub use trace::{SpanId, TRACEPARENT, TRACESTATE, TraceContext, TraceId};
 pub use turnstile::Turnstile;
+pub use verification::VerifyResets;
 pub use version::Version;

@@ -20,6 +20,7 @@ use crate::{
     tenant::{Admission, Answer, Tenant},
     timers::Timers,
     turnstile::Turnstile,
+    verification::Verification,
     version::{Verdict, Version},
     waiting::Awaited,
 };
@@ -41,7 +42,8 @@ pub(crate) struct Local {
     loading: Cell<u32>,
     queue: RefCell<Queue>,
     turnstile: Rc<Turnstile>,
-    timers: Rc<dyn Timers>,
+    pub(crate) verification: Rc<Verification>,
+    pub(crate) timers: Rc<dyn Timers>,
 }
 
 /// Where a sandbox comes from and goes back to; with the right to use it.
@@ -92,6 +94,7 @@ pub(crate) enum Admitted {
 /// What a tenant on a reactor needs of it.
 pub(crate) struct Around {
     pub(crate) turnstile: Rc<Turnstile>,
+    pub(crate) verification: Rc<Verification>,
     pub(crate) timers: Rc<dyn Timers>,
     pub(crate) index: usize,
     pub(crate) reactors: usize,
@@ -100,7 +103,7 @@ pub(crate) struct Around {
 impl Local {
     /// The tenant on one reactor.
     pub(crate) fn new(tenant: Arc<Tenant>, counters: Arc<Counters>, around: &Around) -> Self {
-        let Around { turnstile, timers, index, reactors } = around;
+        let Around { turnstile, verification, timers, index, reactors } = around;
         let share = share_of(tenant.admission.concurrency, *index, *reactors);
         let desk = match &tenant.answer {
             Answer::Program(slot) => Some(Desk::new(slot.clone(), tenant.admission.idle_sandboxes)),
@@ -119,6 +122,7 @@ impl Local {
             loading: Cell::new(0),
             queue: RefCell::default(),
             turnstile: turnstile.clone(),
+            verification: verification.clone(),
             timers: timers.clone(),
         }
     }

@@ -6,7 +6,8 @@
 //!                                     └────retire───▶ (destroyed)
 //! ```
 //!
-//! A dirty sandbox has no way back to a pool but through a reset that succeeded.
+//! A dirty sandbox has no way back to a pool but through a reset that succeeded. Now and then it is
+//! looked whether one has ([`Clean::verify`]).
 
 use std::{
     any::Any,
@@ -16,8 +17,8 @@ use std::{
 };
 
 use sandtide_engine::{
-    Console as _, EngineError, Outcome, Program, Progress, ResetError, Sandbox, SpawnError, Turn,
-    Usage,
+    Console as _, EngineError, Mismatch, Outcome, Program, Progress, ResetError, Sandbox, Scrutiny,
+    SpawnError, Turn, Usage,
 };
 
 use crate::{console::TenantConsole, version::Version};
@@ -47,6 +48,19 @@ impl Clean {
     /// From here on it is dirty.
     pub(crate) fn begin(self) -> Dirty {
         Dirty(self.0)
+    }
+
+    /// Compares it with its snapshot. What is not the same is destroyed.
+    pub(crate) fn verify(mut self, scrutiny: Scrutiny) -> Result<Self, Mismatch> {
+        let result = caught(|| self.0.sandbox.verify(scrutiny))
+            .unwrap_or_else(|panic| Err(Mismatch::Unseen(EngineError::Panic(panic))));
+        match result {
+            Ok(()) => Ok(self),
+            Err(mismatch) => {
+                self.0.destroy();
+                Err(mismatch)
+            }
+        }
     }
 
     /// Destroys it.

@@ -32,6 +32,7 @@ use crate::{
     tenant::{Answer, Tenant},
     timers::Timers,
     turnstile::Turnstile,
+    verification::{Verification, VerifyResets},
 };
 
 /// The runtime on one thread. It belongs to that thread: nothing in it is locked, and the request
@@ -39,6 +40,7 @@ use crate::{
 pub struct Reactor {
     view: RefCell<View>,
     turnstile: Rc<Turnstile>,
+    verification: Rc<Verification>,
     pub(crate) abandoned: Abandoned,
     pub(crate) timers: Rc<dyn Timers>,
     index: usize,
@@ -57,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) first_id: ExchangeId,
     pub(crate) slice: Slice,
     pub(crate) records: bool,
+    pub(crate) verify_resets: VerifyResets,
 }
 
 /// What became of an exchange that ran.
@@ -90,14 +93,21 @@ impl Reactor {
         settings: Settings,
         timers: Box<dyn Timers>,
     ) -> Self {
-        let Settings { index, reactors, first_id, slice, records } = settings;
+        let Settings { index, reactors, first_id, slice, records, verify_resets } = settings;
         let timers: Rc<dyn Timers> = Rc::from(timers);
         let turnstile: Rc<Turnstile> = Rc::default();
-        let around =
-            Around { turnstile: turnstile.clone(), timers: timers.clone(), index, reactors };
+        let verification = Rc::new(Verification::new(verify_resets));
+        let around = Around {
+            turnstile: turnstile.clone(),
+            verification: verification.clone(),
+            timers: timers.clone(),
+            index,
+            reactors,
+        };
         Self {
             view: RefCell::new(View::new(shared, meters.clone(), around)),
             turnstile,
+            verification,
             abandoned: Abandoned::default(),
             timers,
             index,
@@ -480,6 +490,7 @@ impl Reactor {
     /// Does what is due now and then: hosts call it about once a second, on each reactor.
     pub fn tick(&self) {
         self.meters.beat(&self.vitals);
+        self.verification.tick(self.timers.now());
         let mut view = self.view.borrow_mut();
         view.refresh();
         view.due().for_each(|local| local.tick());

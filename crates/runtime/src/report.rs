@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandtide_engine::{EngineError, Exchange, Fault, Usage};
+use sandtide_engine::{EngineError, Exchange, Fault, Mismatch, Usage};
 
 use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant, trace::TraceContext};
 
@@ -112,5 +112,22 @@ pub(crate) fn reset_failed(tenant: &Tenant, exchange: &Exchange, error: &dyn std
         error = error.source().unwrap_or(error).to_string(),
         suppressed,
         "a sandbox could not be reset and was destroyed",
+    );
+}
+
+/// A sandbox was destroyed because it was not what its snapshot is, though its reset succeeded: a
+/// request may have left something to the next one.
+#[cold]
+pub(crate) fn reset_mismatch(tenant: &Tenant, exchange: &Exchange, mismatch: &Mismatch) {
+    let Some(suppressed) = tenant.log.admits_report() else { return };
+    let source = std::error::Error::source(mismatch).map(ToString::to_string);
+    tracing::error!(
+        target: EXCHANGE_TARGET,
+        tenant = %tenant.name,
+        request = %exchange.id,
+        differs = %mismatch,
+        error = source,
+        suppressed,
+        "a sandbox was not reset to its snapshot and was destroyed",
     );
 }

@@ -16,6 +16,7 @@ use crate::{
     reactor::{Reactor, Settings},
     table::Table,
     timers::Timers,
+    verification::VerifyResets,
 };
 
 /// How the runtime runs guests.
@@ -25,11 +26,17 @@ pub struct Options {
     pub slice: Duration,
     /// Whether hosts want a [`crate::Record`] of each exchange.
     pub records: bool,
+    /// Which resets are verified.
+    pub verify_resets: VerifyResets,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slice: Duration::from_millis(1), records: false }
+        Self {
+            slice: Duration::from_millis(1),
+            records: false,
+            verify_resets: VerifyResets::default(),
+        }
     }
 }
 
@@ -88,6 +95,7 @@ impl Runtime {
             first_id,
             slice: Slice(self.options.slice),
             records: self.options.records,
+            verify_resets: self.options.verify_resets,
         };
         Rc::new(Reactor::new(self.table.clone(), self.meters.clone(), settings, timers))
     }

@@ -21,7 +21,7 @@ use http::StatusCode;
 use sandtide_engine::{Fault, Frame, RequestBody};
 use sandtide_runtime::{
     Admission, Answer, Begun, FixedResponse, Options, Rate, Reactor, Reply, Route, Runtime,
-    Serving, Slot, Table, Tenant, Whole,
+    Serving, Slot, Table, Tenant, VerifyResets, Whole,
 };
 
 struct Bench {
@@ -40,11 +40,19 @@ fn bench(
     scripts: impl IntoIterator<Item = (&'static str, Vec<Act>)>,
     change: impl FnOnce(&mut Tenant),
 ) -> Bench {
+    bench_with(Options::default(), scripts, change)
+}
+
+fn bench_with(
+    options: Options,
+    scripts: impl IntoIterator<Item = (&'static str, Vec<Act>)>,
+    change: impl FnOnce(&mut Tenant),
+) -> Bench {
     let fake = Fake::new(scripts);
     let mut tenant = tenant("shop", "*", &fake);
     change(&mut tenant);
     let table = Table::build([Arc::new(tenant)]).unwrap();
-    let runtime = Runtime::new(table, Options::default());
+    let runtime = Runtime::new(table, options);
     let clock = Clock::default();
     let reactor = runtime.reactor(0, 1, Box::new(clock.clone()));
     Bench { fake, clock, reactor, runtime }
@@ -191,6 +199,45 @@ fn a_sandbox_that_cannot_be_reset_is_destroyed() {
         assert_eq!(text(&bench.whole("/ok")), "ok");
     }
     assert_eq!(bench.reactor.totals().failed_resets, 2);
+}
+
+#[test]
+fn a_sandbox_that_is_not_what_its_snapshot_is_is_destroyed() {
+    let leave = |act| [vec![act], answer("answered")].concat();
+    let scripts = [
+        ("/leave", leave(Act::LeaveSomething)),
+        ("/panic", leave(Act::PanicInVerify)),
+        ("/ok", answer("ok")),
+    ];
+    let options = Options { verify_resets: VerifyResets::Always, ..Options::default() };
+    let bench = bench_with(options, scripts, |_| {});
+    for (done, path) in ["/leave", "/panic"].into_iter().enumerate() {
+        assert_eq!(text(&bench.whole(path)), "answered");
+        assert_eq!(bench.fake.stats.destroyed.load(SeqCst), done + 1);
+        assert_eq!(bench.idle_and_busy(), (0, 0));
+        assert_eq!(text(&bench.whole("/ok")), "ok");
+        assert_eq!(bench.idle_and_busy(), (1, 0));
+    }
+    let totals = bench.reactor.totals();
+    assert_eq!((totals.verified_resets, totals.reset_mismatches), (4, 2));
+    assert_eq!(totals.failed_resets, 0);
+}
+
+#[test]
+fn a_tick_has_one_reset_verified_and_the_state_of_a_tenant_is_not_compared() {
+    let bench = bench([("/ok", answer("ok"))], |_| {});
+    for verified in [0, 1] {
+        for _ in 0..10 {
+            assert_eq!(text(&bench.whole("/ok")), "ok");
+        }
+        assert_eq!(bench.fake.stats.verified.load(SeqCst), verified);
+        bench.reactor.tick();
+    }
+    let always = Options { verify_resets: VerifyResets::Always, ..Options::default() };
+    let bench = bench_with(always, [("/ok", answer("ok"))], |tenant| tenant.ephemeral = false);
+    assert_eq!(text(&bench.whole("/ok")), "ok");
+    assert_eq!(bench.fake.stats.keeps.load(SeqCst), 1);
+    assert_eq!(bench.fake.stats.verified.load(SeqCst), 0);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::{
     report::{self, Hinted},
     signals::Signals,
     translate::{self, Mode},
+    verification::{self, Which},
 };
 
 /// The configuration that is served when none is named.
@@ -56,6 +57,10 @@ pub struct Args {
     /// Translate the programs' code, or interpret it: auto, off [default: as configured]
     #[arg(long, value_name = "MODE", hide_possible_values = true)]
     translate: Option<Mode>,
+    /// Compare sandboxes with their snapshot after a reset: never, sampled, always [default: as
+    /// configured]
+    #[arg(long, value_name = "WHICH", hide_possible_values = true)]
+    verify_resets: Option<Which>,
     /// Have the program behind `--` answer so many requests for `/` before its snapshot is taken
     #[arg(long, value_name = "N", requires = "command")]
     warmup: Option<u32>,
@@ -82,7 +87,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let listens: Vec<_> = server.listen.iter().map(host_listen).collect();
     let certificates = config.tls.as_ref().map(certificates::load).transpose()?;
     let mut observers = Observers::open(&config)?;
-    let options = runtime_options(&server, observers.access_log.is_some());
+    let options = runtime_options(&server, args, observers.access_log.is_some());
     let (control, prepared) = Control::prepare(config, engines, options)?;
     let mut failures = Vec::new();
     let mut tenants = Vec::new();
@@ -166,8 +171,13 @@ fn host_options(server: &sandtide_config::Server, threads: Option<NonZeroUsize>)
     }
 }
 
-fn runtime_options(server: &sandtide_config::Server, records: bool) -> runtime::Options {
-    runtime::Options { slice: server.slice, records }
+fn runtime_options(
+    server: &sandtide_config::Server,
+    args: &Args,
+    records: bool,
+) -> runtime::Options {
+    let verify_resets = verification::which(args.verify_resets, server.verify_resets);
+    runtime::Options { slice: server.slice, records, verify_resets }
 }
 
 /// Where a tenant answers, and what became of its program.

@@ -13,7 +13,7 @@ use sandtide_engine::{FileGrant, Limits, Translate};
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
     ForwardedHeaders, Listen, ListenAddress, Load, LoadError, LogLimits, Serves, Surroundings, Tls,
-    Trace, Translation, TranslationCache, parse,
+    Trace, Translation, TranslationCache, VerifyResets, parse,
 };
 
 const SURROUNDINGS: Surroundings<'_> = Surroundings {
@@ -90,6 +90,7 @@ max_headers = 7
 head_timeout = "8 s"
 idle_timeout = "9 s"
 body_timeout = "10 s"
+verify_resets = "never"
 trace = "always"
 [server.forwarded]
 trust = ["10.0.0.0/8", "::1"]
@@ -177,6 +178,7 @@ fn every_key_arrives() {
     let us = Duration::from_micros;
     let times = [server.slice, server.drain, server.drain_delay].map(|time| time.as_micros());
     assert_eq!(times, [250, 60_000_000, 2_000_000]);
+    assert_eq!(server.verify_resets, VerifyResets::Never);
     let timeouts = [server.head_timeout, server.idle_timeout, server.body_timeout];
     assert_eq!(timeouts, [8_000_000, 9_000_000, 10_000_000].map(us));
     let limits = [server.max_connections, server.max_streams, server.max_head, server.max_headers];

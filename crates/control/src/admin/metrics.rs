@@ -110,6 +110,16 @@ pub(super) const METRICS: &[Metric] = &[
         source: Source::Count(|t| t.failed_resets),
     },
     Metric {
+        name: "sandtide_resets_verified",
+        help: "Resets after which the sandbox was compared with its snapshot",
+        source: Source::Count(|t| t.verified_resets),
+    },
+    Metric {
+        name: "sandtide_reset_mismatches",
+        help: "Sandboxes destroyed because they were not what their snapshot is",
+        source: Source::Count(|t| t.reset_mismatches),
+    },
+    Metric {
         name: "sandtide_sandboxes_made",
         help: "Sandboxes made from a snapshot",
         source: Source::Count(|t| t.spawned),

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use sandtide_engine::{RequestBody, ShortfallReason};
 use sandtide_runtime::{
     Admission, Begun, FixedResponse, Options, Reactor, Route, Serving, Slot, Table, Tenant,
+    VerifyResets,
 };
 
 use super::{metrics::METRICS, *};
@@ -36,13 +37,15 @@ fn runtime() -> Arc<Runtime> {
         ("/panic", vec![Act::Panic]),
         ("/slice", vec![Act::Slice]),
         ("/spoil", [vec![Act::SpoilReset], answer("x")].concat()),
+        ("/leave", [vec![Act::LeaveSomething], answer("x")].concat()),
     ];
     let mut shop = tenant("shop", Answer::Program(Slot::loaded(Fake::new(scripts))));
     shop.admission = Admission { concurrency: 2, queue: 1, ..Admission::default() };
     let fixed = tenant("fixed", Answer::Fixed(FixedResponse::text("x")));
     let quiet = tenant("quiet", Answer::Program(Slot::loaded(Fake::new([("/", answer("x"))]))));
     let table = Table::build([shop, fixed, quiet].map(Arc::new)).unwrap();
-    Runtime::new(table, Options::default())
+    let options = Options { verify_resets: VerifyResets::Always, ..Options::default() };
+    Runtime::new(table, options)
 }
 
 fn begin(reactor: &Rc<Reactor>, uri: &str) -> Begun {
@@ -92,7 +95,7 @@ fn provoke(runtime: &Arc<Runtime>) -> (Rc<Reactor>, [Box<Serving>; 3]) {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(matches!(waiting.poll_head(&mut cx), Poll::Ready(_)), "it was its turn");
     let running = serving(&reactor, "http://shop.test/slice");
-    for path in ["/", "/echo", "/trap", "/panic", "/spoil", "/"] {
+    for path in ["/", "/echo", "/trap", "/panic", "/spoil", "/leave", "/"] {
         let begun = begin(&reactor, &format!("http://shop.test{path}"));
         // While one of the tenant stands in line, others begin behind it.
         let Begun::Serving(mut serving) = begun else { continue };
@@ -149,6 +152,7 @@ fn counts_are_exact_and_tenants_bounded() {
         ("sandtide_refused_total{tenant=\"shop\",reason=\"queue_time\"}", 1.0),
         ("sandtide_engine_panics_total{tenant=\"shop\"}", 1.0),
         ("sandtide_failed_resets_total{tenant=\"shop\"}", 1.0),
+        ("sandtide_reset_mismatches_total{tenant=\"shop\"}", 1.0),
         ("sandtide_request_body_bytes_total{tenant=\"shop\"}", 4.0),
         ("sandtide_exchanges_running{tenant=\"shop\"}", 2.0),
         ("sandtide_exchanges_waiting{tenant=\"shop\"}", 1.0),

@@ -155,13 +155,6 @@ impl Snapshot {
         }
     }
 
-    /// The pages that the snapshot has bytes for.
-    #[cfg(test)]
-    pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
-        let shared = self.shared.iter().map(|placed| &placed.pages);
-        self.runs.iter().chain(shared).flat_map(Clone::clone)
-    }
-
     /// The entries that pages had, as far as they are `LASTING`.
     pub(super) fn entries_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, u8)> {
         let mut at = range.start;
@@ -187,12 +180,6 @@ impl Snapshot {
             };
             Some((start..at, entry))
         })
-    }
-
-    /// The entry that a page had.
-    #[cfg(test)]
-    pub(super) fn entry(&self, page: u64) -> u8 {
-        self.entries_in(page..page + 1).map(|(_, entry)| entry).next().unwrap_or(0)
     }
 }
 

@@ -14,6 +14,7 @@ mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::{io, ops::Range, sync::Arc};
 

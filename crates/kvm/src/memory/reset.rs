@@ -4,8 +4,6 @@ use std::io;
 
 use crate::memory::{ACCESS, GUEST, HOST, IMAGE, LASTING, LINKED, Memory};
 use crate::paging::PAGE;
-#[cfg(test)]
-use crate::paging::{self, USER_END};
 
 /// After how many resets the pages that the guest has written are given back, so that those that
 /// it has stopped writing are not copied for ever.
@@ -89,23 +87,5 @@ impl Memory {
             self.discard(run[0]..run[0] + run.len() as u64)?;
         }
         Ok(())
-    }
-
-    /// A page that is not as the snapshot has it, if there is one: the check behind "a reset
-    /// restores everything". Looks at the bytes of every page that is not zero or that this sandbox
-    /// may have a copy of, and at the access to the lowest 256 MiB.
-    #[cfg(test)]
-    pub(crate) fn differs_from_snapshot(&self) -> Option<u64> {
-        let snapshot = self.snapshot.as_ref()?;
-        let written = self.guest_written.iter().chain(&self.host_written).copied();
-        let bytes_differ = |page: &u64| self.page_bytes(*page) != snapshot.page_bytes(*page);
-        let access_differs =
-            |page: &u64| (self.table[*page as usize] ^ snapshot.entry(*page)) & LASTING != 0;
-        let last = paging::table_of(USER_END / PAGE - 1);
-        let tables = (paging::table_of(0)..=paging::table_of(1 << 16)).chain([last]);
-        written
-            .chain(snapshot.pages())
-            .find(bytes_differ)
-            .or_else(|| (0..1 << 16).chain(tables).find(access_differs))
     }
 }

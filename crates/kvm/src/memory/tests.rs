@@ -10,8 +10,10 @@ use std::{
 
 use proptest::prelude::*;
 use sandtide_linux::{MemoryError, Protection};
+use sandtide_memory::Difference;
 
 use super::*;
+use crate::paging::{SYSTEM, TABLES};
 
 const LIMIT: u64 = 4 << 20;
 const RW: Protection = Protection { read: true, write: true, execute: false };
@@ -52,6 +54,34 @@ fn a_reset_copies_what_host_and_guest_have_written() {
         assert_eq!(memory.view(BASE, 3), Ok(&b"abc"[..]));
         assert_eq!(memory.view(BASE + 8 * PAGE, 1), Err(MemoryError::Denied));
     }
+}
+
+#[test]
+fn what_was_written_behind_the_table_is_found() {
+    // In what the snapshot has, in what it has not, in the stubs and in the page tables.
+    for address in [BASE + 1, BASE + 3 * PAGE, BASE + 40 * PAGE, SYSTEM, TABLES] {
+        let mut memory = booted();
+        memory.view_mut(BASE, 1).unwrap()[0] = 1;
+        memory.write_behind(address, 7);
+        let _ = memory.reset().unwrap();
+        let page = address & !(PAGE - 1);
+        let expected = (address != BASE + 1).then_some(Difference::Bytes(page));
+        assert_eq!(memory.differs_from_snapshot(), expected, "{address:#x}");
+        // A sample finds it sooner or later.
+        let mut choices = 0..10_000u64;
+        let choice = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let found = choices.find_map(|n| memory.verify_sample(choice(n)).unwrap());
+        assert_eq!(found, expected, "{address:#x}");
+    }
+}
+
+#[test]
+fn a_wrong_table_is_found() {
+    let mut memory = booted();
+    let _ = memory.reset().unwrap();
+    memory.table[(BASE / PAGE + 9) as usize] = READ;
+    let page = BASE + 9 * PAGE;
+    assert_eq!(memory.differs_from_snapshot(), Some(Difference::Access(page)));
 }
 
 #[test]

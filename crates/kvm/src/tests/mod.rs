@@ -7,6 +7,7 @@ mod hostile;
 mod inside;
 mod kept;
 mod sandboxes;
+mod verify;
 
 use std::time::Duration;
 

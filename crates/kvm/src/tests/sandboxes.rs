@@ -7,7 +7,8 @@ use std::{
 };
 
 use sandtide_engine::{
-    Exchange, ExchangeId, Fault, Limits, Outcome, Progress, RequestBody, Sandbox, Slice, Turn,
+    Exchange, ExchangeId, Fault, Limits, Outcome, Progress, RequestBody, Sandbox, Scrutiny, Slice,
+    Turn,
 };
 
 use super::guests::{Quiet, guest, has_kvm, load};
@@ -77,6 +78,12 @@ pub(super) fn serve(sandbox: &mut dyn Sandbox, time: Duration) -> (Result<String
     unreachable!()
 }
 
+/// Resets a sandbox, and makes sure that it is what the snapshot is.
+pub(super) fn renew(sandbox: &mut dyn Sandbox) {
+    sandbox.reset().unwrap();
+    sandbox.verify(Scrutiny::Everything).unwrap();
+}
+
 pub(super) const TIME: Duration = Duration::from_secs(10);
 
 #[test]
@@ -91,7 +98,9 @@ fn every_exchange_starts_from_the_snapshot() {
         assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), "111111\n");
         assert!(sandbox.usage().pages_written > 0);
         sandbox.reset().unwrap();
+        sandbox.verify(Scrutiny::Sample).unwrap();
     }
+    renew(&mut *sandbox);
     let mut other = program.spawn(Arc::new(Quiet)).unwrap();
     assert_eq!(serve(&mut *other, TIME).0.unwrap(), "111111\n");
 }
@@ -107,7 +116,7 @@ fn a_sandbox_that_is_kept_goes_on_where_it_was() {
         assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), expected);
         sandbox.keep().unwrap();
     }
-    sandbox.reset().unwrap();
+    renew(&mut *sandbox);
     assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), "111111\n");
 }
 
@@ -139,7 +148,7 @@ fn a_spinning_exchange_is_sliced_and_ended_and_reset() {
             let (end, turns) = serve(&mut *sandbox, Duration::from_millis(150));
             assert!(matches!(end, Err(Outcome::Fault(Fault::Deadline { .. }))), "{end:?}");
             assert!(turns > 2, "{turns} turns");
-            sandbox.reset().unwrap();
+            renew(&mut *sandbox);
         }
     }
 }
@@ -173,7 +182,7 @@ fn memory_that_an_exchange_has_filled_is_given_back() {
         let (end, _) = serve(&mut *sandbox, TIME);
         assert!(matches!(end, Err(Outcome::Fault(Fault::Memory { .. }))), "{end:?}");
         assert!(sandbox.resident_bytes() > 16 << 20);
-        sandbox.reset().unwrap();
+        renew(&mut *sandbox);
         assert!(sandbox.resident_bytes() < 1 << 20);
     }
 }

@@ -28,14 +28,14 @@ const LONGEST: u64 = 4096;
 const MOST: u64 = 16 << 10;
 
 /// Memory that holds other random bytes in everything that starts from a snapshot.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Fresh {
     kept: Vec<Kept>,
     /// The process has started from a snapshot, and the memory has what it had there.
     due: bool,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     /// It is kept fresh as long as this is open.
     description: usize,

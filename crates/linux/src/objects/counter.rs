@@ -11,7 +11,7 @@ use crate::{
 const LARGEST: u64 = u64::MAX - 1;
 
 /// A number that writes add to and reads take away.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Counter {
     value: u64,
     /// Whether a read takes 1, not everything.

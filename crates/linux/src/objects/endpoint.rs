@@ -86,7 +86,7 @@ pub(crate) struct Setting {
 }
 
 /// A stream socket, by itself, listening or connected.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     pub(crate) family: Family,
     /// Where it is bound to.
@@ -98,7 +98,7 @@ pub(crate) struct Endpoint {
     edges: Edges,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Neither a listener nor connected.
     Fresh,
@@ -119,7 +119,7 @@ pub(crate) enum Far {
 }
 
 /// What a listener has.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Listening {
     /// Which one it was to listen.
     pub(crate) order: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Listening {
 }
 
 /// The guest's end of a connection, with what is on its way.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(crate) far: Far,
     pub(crate) input: Buffer,
@@ -162,7 +162,7 @@ pub(crate) struct Blocked {
 }
 
 /// Bytes on their way.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     /// How many of them were taken.

@@ -18,7 +18,7 @@ pub(crate) mod interest {
 }
 
 /// A description that is watched, under the descriptor by which it was added.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Watch {
     pub(crate) fd: u32,
     pub(crate) description: usize,
@@ -70,7 +70,7 @@ impl Watch {
 }
 
 /// An epoll set.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Epoll {
     /// In order of descriptor and description.
     watches: Vec<Watch>,

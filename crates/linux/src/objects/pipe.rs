@@ -13,7 +13,7 @@ pub(crate) const PIPE_CAPACITY: usize = 64 << 10;
 const ATOMIC_WRITE: usize = 4096;
 
 /// Bytes between writers and readers.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Pipe {
     bytes: VecDeque<u8>,
     /// How many descriptions read from it, and write to it.

@@ -22,7 +22,7 @@ pub(crate) enum SocketKind {
 }
 
 /// One end of a connection.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Socket {
     pub(crate) kind: SocketKind,
     /// The other end, as long as it is open.

@@ -69,7 +69,7 @@ impl Alarm {
 }
 
 /// What is behind a timerfd.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Timer {
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,

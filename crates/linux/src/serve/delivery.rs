@@ -87,6 +87,19 @@ impl Delivery {
         }
     }
 
+    /// Whether this is as [`Self::reset`] leaves it.
+    pub fn is_reset(&self, ready: &Ready) -> bool {
+        match (self, ready) {
+            (Self::Direct(direct), Ready::Direct { number, arguments }) => {
+                *direct == Direct::new((*number, *arguments))
+            }
+            (Self::Sockets(sockets), Ready::Sockets { listener, connection }) => {
+                sockets.is_reset(*listener, *connection)
+            }
+            _ => false,
+        }
+    }
+
     /// The sandbox keeps its state: the next exchange goes on where this one has ended.
     pub fn keep<M: Machine>(&mut self, machine: &mut M) {
         match self {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The delivery by guest calls.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Direct {
     calls: GuestCalls,
     /// A guest call that has to be carried out before the guest goes on. At the snapshot, the one

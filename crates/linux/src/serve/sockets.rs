@@ -75,6 +75,12 @@ impl Sockets {
         (self.listener, self.idle, self.current) = (listener, idle, None);
     }
 
+    pub(super) fn is_reset(&self, listener: Listener, idle: Option<Connection>) -> bool {
+        // What is left in the room is overwritten before it is sent.
+        let Self { listener: own, idle: own_idle, current, room: _ } = self;
+        (*own, *own_idle) == (listener, idle) && current.is_none()
+    }
+
     /// The next request gets a connection of its own: what the guest still wants to do to this one
     /// is its own business.
     pub(super) fn keep<C: Cpu>(&mut self, process: &mut Process<C>) {

@@ -28,7 +28,7 @@ pub(crate) use synthetic::{Device, Text};
 use crate::{Errno, StartError};
 
 /// What an open description refers to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Node {
     Stdin,
     Console(Stream),

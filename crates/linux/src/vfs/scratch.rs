@@ -24,7 +24,7 @@ const NODE_COST: u64 = 512;
 /// How deep directories may be nested.
 const MAX_DEPTH: usize = 64;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ScratchNode {
     content: Content,
     /// How many names it has: 1, or 0 once it was removed.
@@ -36,14 +36,14 @@ struct ScratchNode {
     modified: FileTime,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Content {
     File(Arc<Vec<u8>>),
     Directory(BTreeMap<Vec<u8>, NodeId>),
 }
 
 /// The scratch area of a process.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scratch {
     nodes: Vec<Option<ScratchNode>>,
     used: u64,

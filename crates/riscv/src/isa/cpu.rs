@@ -2,7 +2,7 @@
 
 /// The registers of a guest thread (RISC-V Unprivileged ISA, "Programmers' Model for Base Integer
 /// ISA", "F Register State").
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Cpu {
     /// `x0` to `x31`, then the sink (see [`super::insn::SINK`]) and padding, so that no masked
     /// index needs a check. `x[0]` is always 0.

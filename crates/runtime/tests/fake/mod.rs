@@ -16,8 +16,9 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use sandtide_engine::{
-    BodyError, Console, EngineError, Events, Fault, Outcome, Program, ProgramId, Progress, Purpose,
-    ResetError, Sandbox, SpawnError, Stream, Translation, Trap, TrapCause, Turn, Usage,
+    BodyError, Console, EngineError, Events, Fault, Mismatch, Outcome, Program, ProgramId,
+    Progress, Purpose, ResetError, Sandbox, Scrutiny, SpawnError, Stream, Translation, Trap,
+    TrapCause, Turn, Usage,
 };
 
 /// The script of a guest that saves its state.
@@ -94,6 +95,10 @@ pub enum Act {
     SpoilReset,
     /// The next reset panics.
     PanicInReset,
+    /// The next verification finds something.
+    LeaveSomething,
+    /// The next verification panics.
+    PanicInVerify,
 }
 
 pub fn answer(text: &'static str) -> Vec<Act> {
@@ -150,6 +155,7 @@ pub struct Stats {
     pub spawned: AtomicUsize,
     pub destroyed: AtomicUsize,
     pub resets: AtomicUsize,
+    pub verified: AtomicUsize,
     pub keeps: AtomicUsize,
     pub runs: AtomicUsize,
     /// The paths of the exchanges in the order in which they ran, once for each run.
@@ -198,6 +204,7 @@ impl Program for Fake {
             count: 0,
             is_over: false,
             spoilt: None,
+            differs: None,
         }))
     }
 }
@@ -215,6 +222,7 @@ struct FakeSandbox {
     count: u64,
     is_over: bool,
     spoilt: Option<bool>,
+    differs: Option<bool>,
 }
 
 impl Drop for FakeSandbox {
@@ -333,6 +341,8 @@ impl FakeSandbox {
             Act::Panic => panic!("of the test"),
             Act::ClaimDone => return Some(Progress::Ended(Outcome::Done)),
             Act::SpoilReset => self.spoilt = Some(false),
+            Act::LeaveSomething => self.differs = Some(false),
+            Act::PanicInVerify => self.differs = Some(true),
             Act::PanicInReset => self.spoilt = Some(true),
         }
         None
@@ -410,6 +420,15 @@ impl Sandbox for FakeSandbox {
         self.stats.resets.fetch_add(1, SeqCst);
         self.count = 0;
         self.renewed()
+    }
+
+    fn verify(&mut self, _: Scrutiny) -> Result<(), Mismatch> {
+        self.stats.verified.fetch_add(1, SeqCst);
+        match self.differs.take() {
+            None => Ok(()),
+            Some(true) => panic!("in the verification of the test"),
+            Some(false) => Err(Mismatch::Bytes(0x1000)),
+        }
     }
 
     fn keep(&mut self) -> Result<(), ResetError> {
