@@ -207,6 +207,10 @@
  * any other status says that it cannot. Method and target are `RESTORE *`.
  */
 #define SANDTIDE_REQUEST_FLAG_RESTORE 4
+/* Flag: the client speaks HTTP/1.0. Without it and `FLAG_HTTP_2`, it speaks HTTP/1.1. */
+#define SANDTIDE_REQUEST_FLAG_HTTP_1_0 8
+/* Flag: the client speaks HTTP/2. */
+#define SANDTIDE_REQUEST_FLAG_HTTP_2 16
 /* `body_length` of a body whose length the client did not announce. */
 #define SANDTIDE_REQUEST_BODY_LENGTH_UNKNOWN 0xffffffffffffffffULL
 

@@ -88,6 +88,21 @@ impl Server {
         Some(server.ready())
     }
 
+    /// Runs `sandtide serve` with these arguments in a directory, and does not wait until it serves.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn begin_in(directory: &Path, args: &[&str]) -> Self {
+        let own = tempfile::tempdir().expect("a temporary directory");
+        let mut command = running("serve");
+        command.args(["--listen", "127.0.0.1:0", "--threads", "1"]).args(args);
+        command.current_dir(directory).env_remove("SANDTIDE_LOG").env_remove("VIRTUAL_ENV");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let log = Log::of(child.stderr.take().expect("stderr is piped"));
+        Self { child, addresses: Vec::new(), log, directory: own }
+    }
+
     fn begin_as(configuration: &str, adapt: impl FnOnce(Command) -> Command) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let config = directory.path().join(CONFIGURATION);

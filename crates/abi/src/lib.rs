@@ -211,6 +211,10 @@ pub mod request {
     /// is what the version before it has saved. The program answers 200 if it has taken that over;
     /// any other status says that it cannot. Method and target are `RESTORE *`.
     pub const FLAG_RESTORE: u16 = 4;
+    /// Flag: the client speaks HTTP/1.0. Without it and [`FLAG_HTTP_2`], it speaks HTTP/1.1.
+    pub const FLAG_HTTP_1_0: u16 = 8;
+    /// Flag: the client speaks HTTP/2.
+    pub const FLAG_HTTP_2: u16 = 16;
     /// `body_length` of a body whose length the client did not announce.
     pub const BODY_LENGTH_UNKNOWN: u64 = u64::MAX;
 

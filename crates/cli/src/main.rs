@@ -9,6 +9,7 @@ mod engines;
 mod exchange;
 mod observe;
 mod profile;
+mod python;
 mod report;
 mod signals;
 mod translate;

@@ -152,6 +152,9 @@ impl Stream {
                 Some(left) => match left.checked_sub(data.len() as u64) {
                     Some(rest) => {
                         *left = rest;
+                        if rest == 0 {
+                            self.serving.answered();
+                        }
                         Some(Ok(Frame::data(self.first_piece(data))))
                     }
                     None => Some(Err(BodyError::Length(id))),

@@ -57,6 +57,12 @@ impl Watched {
         frame
     }
 
+    /// The client has as much of the body as was announced.
+    pub(crate) fn answered(&mut self) {
+        self.serving.answered();
+        self.flight.land();
+    }
+
     /// The response begins.
     pub(crate) fn begin_response(&self) {
         self.flight.patience().begin_streaming(self.serving.response_time());

@@ -103,7 +103,7 @@ table! {
         pipe => descriptors::pipe, "Holds 64 KiB.";
     }
     "Files and directories" {
-        openat => files::openat, "Granted files read-only (`EROFS` to write), `/tmp` in memory until the reset, `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random`, `/dev/urandom`, `/sandtide/fresh` ([random numbers](sockets.md#random-numbers)), and a few files of `/proc` and `/sys`. No `O_TMPFILE`.";
+        openat => files::openat, "Granted files read-only (`EROFS` to write), `/tmp` in memory until the reset, `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random`, `/dev/urandom`, the direct protocol's files in `/sandtide`, `/sandtide/fresh` ([random numbers](sockets.md#random-numbers)), and a few files of `/proc` and `/sys`. No `O_TMPFILE`.";
         open => files::open, "As `openat`.";
         creat => files::creat, "As `openat`.";
         getdents64 => files::getdents64, "A directory is read when its first entry is; at most 65536 entries. Inode numbers are not those of `fstat`.";

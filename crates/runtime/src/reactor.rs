@@ -377,6 +377,7 @@ impl Reactor {
         &self,
         local: &Local,
         exchange: &Exchange,
+        ending: Ending,
         times: Times,
     ) -> Option<Box<Record>> {
         self.records.then(|| {
@@ -384,7 +385,7 @@ impl Reactor {
                 id: exchange.id,
                 tenant: Some(local.name.clone()),
                 request: RequestHead::copy(&exchange.request),
-                ending: Ending::ClientGone,
+                ending,
                 status: exchange.response.status().filter(|_| exchange.response.is_head_taken()),
                 began: times.began,
                 spent: times.spent(exchange, Usage::default()),

@@ -55,6 +55,8 @@ pub struct Serving {
     timer: Option<(Instant, Sleep)>,
     /// While it has a slice to use up or stands in line.
     computing: Option<Computing>,
+    /// The client has the whole response.
+    is_answered: bool,
     /// It goes on without its client.
     is_abandoned: bool,
     /// Of the exchange that has ended, until somebody takes it.
@@ -109,6 +111,7 @@ impl Serving {
             spent: cpu,
             timer: None,
             computing: None,
+            is_answered: false,
             is_abandoned: false,
             record: None,
         }
@@ -268,6 +271,12 @@ impl Serving {
         }
     }
 
+    /// The client has as much of the body as was announced. Whatever the guest still does it may do
+    /// without the client, until its time is over.
+    pub fn answered(&mut self) {
+        self.is_answered = true;
+    }
+
     /// Runs to the end. What the guest answers goes nowhere.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(Ok(_)) = ready!(self.poll_frame(cx)) {}
@@ -277,9 +286,10 @@ impl Serving {
     /// Leaves an exchange that has to come to its end to the reactor. `Err` gives back the stage
     /// of one that has not.
     fn abandon(&mut self, stage: Stage) -> Result<(), Stage> {
+        let goes_on = |lease: &Lease| self.is_answered || lease.keeps_state();
         let stage = match stage {
-            Stage::Running(lease, until) if lease.keeps_state() => Stage::Running(lease, until),
-            Stage::Sliced(lease) | Stage::InLine(lease, _) if lease.keeps_state() => {
+            Stage::Running(lease, until) if goes_on(&lease) => Stage::Running(lease, until),
+            Stage::Sliced(lease) | Stage::InLine(lease, _) if goes_on(&lease) => {
                 Stage::Sliced(lease)
             }
             stage => return Err(stage),
@@ -290,7 +300,8 @@ impl Serving {
         let times = self.times();
         let nothing = no_exchange(self.exchange.id);
         let exchange = mem::replace(&mut self.exchange, nothing);
-        self.record = self.reactor.left(&self.local, &exchange, times);
+        let ending = if self.is_answered { Ending::Done } else { Ending::ClientGone };
+        self.record = self.reactor.left(&self.local, &exchange, ending, times);
         self.reactor.abandoned.add(Self {
             reactor: self.reactor.clone(),
             local: self.local.clone(),
@@ -303,6 +314,7 @@ impl Serving {
             spent: self.spent,
             timer: None,
             computing: None,
+            is_answered: self.is_answered,
             is_abandoned: true,
             record: None,
         });

@@ -8,17 +8,20 @@ use std::{
     time::Duration,
 };
 
-use sandtide_config::{Config, Listen, ListenAddress, Load, Serves, Surroundings, Tenant};
+use sandtide_config::{
+    Config, Listen, ListenAddress, Load, Serves, Surroundings, Tenant, is_env_name,
+};
 use sandtide_control::{
     Control, Prepared, Ready, Reread, Settings, choose, libraries, unknown_calls,
 };
-use sandtide_engine::{Engine, Limits};
+use sandtide_engine::{Engine, FileGrant, Limits};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 
 use crate::{
     certificates, engines,
     observe::{self, Observers},
+    python::{Python, is_application},
     report::{self, Hinted},
     signals::Signals,
     translate::{self, Mode},
@@ -27,6 +30,10 @@ use crate::{
 
 /// The configuration that is served when none is named.
 const DEFAULT_CONFIG: &str = "sandtide.toml";
+
+/// How many requests an application answers before its snapshot is taken, if nothing else is said:
+/// frameworks put off much until the first ones.
+const APPLICATION_WARMUP: u32 = 10;
 
 /// Serve tenants over HTTP.
 ///
@@ -43,11 +50,24 @@ Examples:
   sandtide serve                     serves ./sandtide.toml
   sandtide serve hello.elf           serves one program, without a configuration
   sandtide serve -- node server.js   serves an ordinary HTTP server, each request from its snapshot
+  sandtide serve --isolate app:app   serves `app` of app.py: FastAPI, Flask, Django, any ASGI or WSGI
   sandtide serve --listen 0.0.0.0:80 /etc/sandtide.toml")]
 pub struct Args {
-    /// A configuration, or a program to serve alone [default: sandtide.toml]
+    /// A configuration, or a program to serve alone [default: sandtide.toml]; with `--isolate`, an
+    /// application
     #[arg(conflicts_with = "command")]
     file: Option<PathBuf>,
+    /// Serve an ASGI or WSGI application in Python, MODULE[:NAME] or FILE.py[:NAME], in sandboxes. It
+    /// may read the current directory and what is installed for its Python
+    #[arg(long, requires = "file")]
+    isolate: bool,
+    /// The Python that runs the application [default: that of the virtual environment, which is active
+    /// or lies in `.venv`, or `python3`]
+    #[arg(long, value_name = "PATH", requires = "isolate")]
+    python: Option<PathBuf>,
+    /// Set an environment variable of the application, or of the program behind `--`; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
+    env: Vec<(String, String)>,
     /// Listen on this address instead of the configured ones; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Vec<ListenAddress>,
@@ -61,8 +81,9 @@ pub struct Args {
     /// configured]
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     verify_resets: Option<Which>,
-    /// Have the program behind `--` answer so many requests for `/` before its snapshot is taken
-    #[arg(long, value_name = "N", requires = "command")]
+    /// Have the application, or the program behind `--`, answer so many requests for `/` before its
+    /// snapshot is taken [default: 10 for an application, else 0]
+    #[arg(long, value_name = "N")]
     warmup: Option<u32>,
     /// A program to serve alone, with its arguments. It may use a good part of this machine, and if
     /// it is linked dynamically, read the machine's libraries and the current directory, where it
@@ -73,6 +94,13 @@ pub struct Args {
 
 fn parse_address(text: &str) -> Result<ListenAddress, String> {
     ListenAddress::parse(text).map_err(|error| format!("{error}: {}", error.hint))
+}
+
+fn parse_env(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if is_env_name(name) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
 }
 
 /// Serves; 1 if no tenant can be served.
@@ -211,6 +239,10 @@ fn urls(tenant: &Tenant, listens: &[sandtide_http::Listen]) -> Vec<String> {
 
 /// Where the configuration comes from, each time that it is read: a file, or a program alone.
 fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
+    if args.isolate {
+        return isolated(args);
+    }
+    check_own(args)?;
     let file = match (&args.file, args.command.first()) {
         (_, Some(name)) => choose::find(name),
         (Some(file), None) => file.clone(),
@@ -220,20 +252,19 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
             return Err(Hinted::new(format!("no file `{DEFAULT_CONFIG}` here"), hint).into());
         }
     };
-    let listen: Vec<_> = args.listen.iter().cloned().map(Listen::from).collect();
-    let mode = args.translate;
-    let here = move |mut config: Config| {
-        config.tenants.iter_mut().for_each(|tenant| translate::set(tenant, mode));
-        if !listen.is_empty() {
-            config.server.listen.clone_from(&listen);
-        }
-        config
-    };
+    let here = adapt(args);
     if args.command.is_empty() && file.extension().is_some_and(|extension| extension == "toml") {
         let engines = engines::names(engines);
         return Ok(Box::new(move || {
             Ok(here(sandtide_config::load(&file, &Surroundings::of_process(&engines))?))
         }));
+    }
+    if let Some(name) = file.to_str()
+        && is_application(name)
+        && !file.exists()
+    {
+        let hint = format!("serve it in sandboxes: `sandtide serve --isolate {name}`");
+        return Err(Hinted::new(format!("`{name}` is an application in Python"), hint).into());
     }
     let image = choose::read(&file)?;
     if !choose::is_elf(&image) && !choose::is_source(&file) {
@@ -244,12 +275,14 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     }
     let is_dynamic = choose::engine(engines, None, &file, &image)?.is_dynamic(&image);
     let (command, requests) = (args.command.clone(), args.warmup.unwrap_or(0));
+    let env = args.env.clone();
     Ok(Box::new(move || {
         let mut config = Config::of_program(file.clone());
         for tenant in &mut config.tenants {
             tenant.load = Load::Start;
             if !command.is_empty() {
-                generous(tenant, &command[1..], is_dynamic);
+                let here = libraries::here().filter(|_| is_dynamic);
+                generous(tenant, &command[1..], here, &env);
                 tenant.warmup.requests = requests;
             }
         }
@@ -257,8 +290,78 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     }))
 }
 
+/// What the command line changes in a configuration.
+fn adapt(args: &Args) -> impl Fn(Config) -> Config + Send + Sync + 'static {
+    let listen: Vec<_> = args.listen.iter().cloned().map(Listen::from).collect();
+    let mode = args.translate;
+    move |mut config: Config| {
+        config.tenants.iter_mut().for_each(|tenant| translate::set(tenant, mode));
+        if !listen.is_empty() {
+            config.server.listen.clone_from(&listen);
+        }
+        config
+    }
+}
+
+/// Options for a program of the user's own mean nothing for others.
+fn check_own(args: &Args) -> anyhow::Result<()> {
+    for (option, is_given) in [("--warmup", args.warmup.is_some()), ("--env", !args.env.is_empty())]
+    {
+        if is_given && args.command.is_empty() {
+            let what = format!("`{option}` is for the program behind `--`, or for `--isolate`");
+            return Err(Hinted::new(what, "set it in the configuration of a tenant").into());
+        }
+    }
+    Ok(())
+}
+
+/// An application in Python alone.
+fn isolated(args: &Args) -> anyhow::Result<Reread> {
+    let application = args.file.as_ref().and_then(|file| file.to_str()).unwrap_or_default();
+    let application = application.to_owned();
+    let python = Python::find(args.python.as_deref())?;
+    let Some(directory) = libraries::here() else {
+        let what = "an application may read the current directory, which is a home";
+        return Err(Hinted::new(what, "change to the application's own directory").into());
+    };
+    let requests = args.warmup.unwrap_or(APPLICATION_WARMUP);
+    let settings = [("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUTF8", "1")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let env = [&settings[..], &args.env].concat();
+    let here = adapt(args);
+    Ok(Box::new(move || {
+        let mut config = Config::of_program(python.program.clone());
+        for tenant in &mut config.tenants {
+            tenant.name = tenant_name(&application);
+            tenant.load = Load::Start;
+            tenant.warmup.requests = requests;
+            generous(tenant, &python.arguments(&application), Some(directory.clone()), &env);
+            if let Serves::Program(program) = &mut tenant.serves {
+                program.files.extend(python.files().filter(|file| file.guest != directory.guest));
+            }
+        }
+        Ok(here(config))
+    }))
+}
+
+/// The name of an application's module, as tenants are named.
+fn tenant_name(application: &str) -> String {
+    let module = application.split(':').next().unwrap_or_default();
+    let module = module.strip_suffix(".py").unwrap_or(module);
+    let last = module.rsplit(['/', '.']).next().unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = last.chars().map(plain).take(63).collect();
+    let name = name.trim_start_matches('-');
+    if name.is_empty() { "application".to_owned() } else { name.to_owned() }
+}
+
 /// Lets a tenant have what its user's own program, on the user's own machine, may need.
-fn generous(tenant: &mut Tenant, arguments: &[String], is_dynamic: bool) {
+fn generous(
+    tenant: &mut Tenant,
+    arguments: &[String],
+    here: Option<FileGrant>,
+    env: &[(String, String)],
+) {
     let minute = Duration::from_secs(60);
     tenant.limits = Limits {
         memory: 2 << 30,
@@ -272,7 +375,8 @@ fn generous(tenant: &mut Tenant, arguments: &[String], is_dynamic: bool) {
     };
     let Serves::Program(program) = &mut tenant.serves else { return };
     program.args = arguments.to_vec();
-    if is_dynamic && let Some(here) = libraries::here() {
+    program.env = env.to_vec();
+    if let Some(here) = here {
         program.directory.clone_from(&here.guest);
         program.files.push(here);
     }

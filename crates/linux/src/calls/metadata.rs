@@ -7,7 +7,7 @@ use crate::{
     calls::{files::WORKING_DIRECTORY, time::host_clock},
     guest,
     kernel::{Args, CallResult, DONE, Kernel, Stop, fail, value},
-    vfs::{Device, ExchangeFile, FileType, Node, Place, Source, Stat, Target},
+    vfs::{Device, ExchangeFile, FileType, Node, Place, Source, Stat, Target, Text},
 };
 
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
@@ -28,6 +28,10 @@ pub(super) fn now() -> (i64, u32) {
 fn device_stat(device: Device, inode: u64) -> Stat {
     let kind = FileType::Character;
     Stat { device_number: device.number(), ..Stat::synthetic(kind, 0o666, inode) }
+}
+
+fn text_stat(length: usize, inode: u64) -> Stat {
+    Stat { size: length as u64, ..Stat::synthetic(FileType::Regular, 0o444, inode) }
 }
 
 fn exchange_stat(file: ExchangeFile, inode: u64) -> Stat {
@@ -65,7 +69,9 @@ impl Kernel {
                         size: text.len() as u64,
                         ..Stat::synthetic(FileType::Link, 0o777, inode)
                     },
-                    _ => Stat::synthetic(FileType::Regular, 0o444, inode),
+                    // What is made when it is opened has no size before, as in Linux.
+                    Source::Text(Text::Fixed(text)) => text_stat(text.len(), inode),
+                    _ => text_stat(0, inode),
                 }
             }
         };
@@ -93,7 +99,7 @@ impl Kernel {
             }
             Node::Device(device) => device_stat(*device, MOUNT_INODES - 1),
             Node::Exchange(file) => exchange_stat(*file, MOUNT_INODES - 1),
-            Node::Text(_) => Stat::synthetic(FileType::Regular, 0o444, MOUNT_INODES - 1),
+            Node::Text(text) => text_stat(text.len(), MOUNT_INODES - 1),
             Node::Host(file) => file.stat()?,
             Node::Scratch(id) => self.scratch.stat(*id)?,
             Node::MountDirectory => Stat::synthetic(FileType::Directory, 0o555, 1),

@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use http::HeaderMap;
+use http::{HeaderMap, Version};
 use sandtide_abi::{call, request, trailers};
 use sandtide_engine::{Exchange, Purpose, authority_of, headers_of};
 
@@ -51,7 +51,12 @@ pub(super) fn write<M: GuestMemory + ?Sized>(
         Purpose::Save => request::FLAG_SAVE,
         Purpose::Restore => request::FLAG_RESTORE,
     };
-    let flags = event | if is_complete { request::FLAG_BODY_COMPLETE } else { 0 };
+    let version = match parts.version {
+        Version::HTTP_10 => request::FLAG_HTTP_1_0,
+        Version::HTTP_2 => request::FLAG_HTTP_2,
+        _ => 0,
+    };
+    let flags = event | version | if is_complete { request::FLAG_BODY_COMPLETE } else { 0 };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     fields::put_u32(block, request::LENGTH, length);
     put_u16(block, request::VERSION, sandtide_abi::VERSION as u16);

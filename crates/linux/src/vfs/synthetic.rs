@@ -48,6 +48,14 @@ const DATABASES: [(&str, &str); 5] = [
     ("/etc/resolv.conf", "# No name server.\n"),
 ];
 
+/// The SDKs of languages that read a module when they start.
+const MODULES: [(&str, &str); 3] = [
+    ("/sandtide/sandtide.py", include_str!("../../../../sdk/python/sandtide.py")),
+    ("/sandtide/sandtide.js", include_str!("../../../../sdk/js/sandtide.js")),
+    // Says that the one before it is a module.
+    ("/sandtide/package.json", include_str!("../../../../sdk/js/package.json")),
+];
+
 /// What is mounted in every guest, and what only in those that load libraries, and in those whose
 /// interpreters are to seed themselves.
 pub(super) fn mounts(
@@ -56,7 +64,7 @@ pub(super) fn mounts(
     reseed: bool,
 ) -> impl Iterator<Item = (&'static str, Source)> {
     let fixed = |text| Source::Text(Text::Fixed(text));
-    let databases = DATABASES.into_iter().filter(move |_| libraries);
+    let databases = DATABASES.into_iter().chain(MODULES).filter(move |_| libraries);
     let hooks = hooks::FILES.into_iter().filter(move |_| reseed);
     let texts = databases.chain(hooks).map(move |(path, text)| (path, fixed(text)));
     [
