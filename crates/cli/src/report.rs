@@ -111,11 +111,12 @@ fn block(
         for location in fault.backtrace() {
             let _ = writeln!(text, "    at {}", printable(&location.to_string()));
         }
-        if let Some(Usage { instructions, pages_written, calls }) = usage {
-            let _ = writeln!(
+        if let Some(Usage { instructions, pages_written, calls, exits }) = usage {
+            let _ = write!(
                 text,
                 "  used: {instructions} instructions, {pages_written} pages written, {calls} calls"
             );
+            let _ = if exits > 0 { writeln!(text, ", {exits} exits") } else { writeln!(text) };
         }
     }
     if let Some(hint) = hint {

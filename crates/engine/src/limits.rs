@@ -68,4 +68,6 @@ pub struct Usage {
     pub pages_written: u64,
     /// System calls and guest calls.
     pub calls: u64,
+    /// How often the guest has come out of its virtual machine; 0 for an engine that has none.
+    pub exits: u64,
 }

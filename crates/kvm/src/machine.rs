@@ -60,6 +60,8 @@ pub(crate) struct Machine {
     stand: Stand,
     /// System calls and guest calls since [`Machine::clear_counts`].
     pub(crate) calls: u64,
+    /// How often the guest has come out of its virtual machine since then.
+    pub(crate) exits: u64,
     /// Time that the guest has run since then.
     cpu_time: Duration,
     /// The guest did what no guest can do whose stubs are in order.
@@ -168,6 +170,7 @@ impl Machine {
             random,
             stand: Stand::Nowhere,
             calls: 0,
+            exits: 0,
             cpu_time: Duration::ZERO,
             astray: false,
             prepared: None,
@@ -194,7 +197,7 @@ impl Machine {
     }
 
     pub(crate) fn clear_counts(&mut self) {
-        (self.calls, self.cpu_time) = (0, Duration::ZERO);
+        (self.calls, self.exits, self.cpu_time) = (0, 0, Duration::ZERO);
     }
 
     /// Puts memory and registers back to a snapshot.
@@ -282,6 +285,12 @@ impl Machine {
             }
             loop {
                 let leave = self.enter()?;
+                if matches!(leave, Leave::Kicked | Leave::RingFull) {
+                    self.interrupted();
+                }
+                if self.stand != Stand::Stubs {
+                    self.take_in();
+                }
                 if self.memory.is_over_limit() {
                     return Ok(Stop::Over(End::Memory));
                 }
@@ -298,9 +307,8 @@ impl Machine {
                     Leave::Astray(what) => return Ok(self.go_astray(what)),
                     Leave::RingFull => {
                         self.vm.reset_ring().map_err(system("cannot watch writes"))?;
-                        self.interrupted();
                     }
-                    Leave::Kicked => self.interrupted(),
+                    Leave::Kicked => {}
                 }
                 let mut resched = match next {
                     Next::GoOn => false,
@@ -340,6 +348,10 @@ impl Machine {
         self.vm
             .attach(self.memory.chunks())
             .map_err(system("cannot give memory to a virtual machine"))?;
+        if self.stand != Stand::Stubs {
+            let answers = self.process.answers(&mut self.random);
+            self.desk.answer(&mut self.memory, &answers);
+        }
         let cpu = self.process.cpu();
         match self.stand {
             Stand::Program | Stand::Stubs => {}
@@ -383,9 +395,19 @@ impl Machine {
             let process = &self.process;
             self.desk.show_time(&mut self.memory, ticks, |host| process.clocks(host));
         }
+        self.exits += 1;
         self.vcpu
             .run(&mut self.memory, self.vm.slots())
             .map_err(system("cannot run a virtual machine"))
+    }
+
+    /// Takes note of the calls that were answered inside the guest.
+    fn take_in(&mut self) {
+        let (calls, input) = self.desk.used(&self.memory);
+        self.calls += calls;
+        if let Some((connection, length)) = input {
+            self.process.take_in(connection, length);
+        }
     }
 
     /// The guest was interrupted, anywhere.

@@ -94,6 +94,7 @@ impl Sandbox for KvmSandbox {
             instructions: 0,
             pages_written: self.machine.memory.written_pages() as u64,
             calls: self.machine.calls,
+            exits: self.machine.exits,
         }
     }
 

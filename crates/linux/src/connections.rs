@@ -122,6 +122,7 @@ impl<C: Cpu> Process<C> {
 
     /// Sends bytes to the guest, all of them.
     pub fn send(&mut self, connection: Connection, bytes: &[u8]) {
+        self.kernel.sent_to = Some(connection.0);
         self.kernel.change_guest_end(connection, |guest| {
             if !guest.guest_gone && !guest.reads_no_more {
                 guest.input.put(bytes);
@@ -175,6 +176,7 @@ impl<C: Cpu> Process<C> {
     /// Closes the host's end. Returns what the guest has not read of a request that it has not read
     /// at all. A connection that was not accepted is none any more.
     pub fn hang_up(&mut self, connection: Connection) -> Vec<u8> {
+        self.kernel.sent_to = None;
         let (mut unread, mut was_accepted) = (Vec::new(), true);
         self.kernel.change_guest_end(connection, |guest| {
             if guest.read == 0 {

@@ -118,6 +118,14 @@ impl Files {
         files
     }
 
+    /// Every descriptor, with what it refers to.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (u64, &Description)> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter_map(|(fd, slot)| {
+            Some((fd, self.descriptions.get(slot.as_ref()?.description)?.as_ref()?))
+        })
+    }
+
     fn slot(&self, fd: u64) -> Result<Slot, Errno> {
         // A descriptor is an `int`: Linux ignores the upper half of the register.
         self.slots.get(fd as u32 as usize).copied().flatten().ok_or(Errno::BADF)

@@ -28,6 +28,8 @@ pub(crate) struct Kernel {
     pub(crate) fresh: Fresh,
     /// Something was done to a connection that the host is to see. No part of a snapshot.
     pub(crate) output: bool,
+    /// The connection that the host has last sent to. No part of a snapshot.
+    pub(crate) sent_to: Option<usize>,
     /// The files that it has looked at. No part of a snapshot either.
     pub(crate) reads: Reads,
     pub(crate) scratch: Tracked<Scratch>,
@@ -146,7 +148,7 @@ impl Kernel {
 
     /// Restores what has changed. True if the threads have.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) -> bool {
-        self.output = false;
+        (self.output, self.sent_to) = (false, None);
         self.space.reset_from(&snapshot.space);
         self.files.reset_from(&snapshot.files);
         self.objects.reset_from(&snapshot.objects);

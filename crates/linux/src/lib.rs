@@ -21,6 +21,7 @@
 //! `schedule` makes it again on the host's side, without a way into the guest.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod arena;
 mod calls;
 mod connections;
@@ -55,6 +56,7 @@ mod tracked;
 mod verify;
 mod vfs;
 
+pub use answers::{Answers, Input};
 pub use connections::{Connection, Listener};
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use host::{Action, CpuTime, Delivered, Host, Schedule};

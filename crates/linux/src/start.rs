@@ -137,6 +137,7 @@ pub(crate) fn start(
         pid: ProcessId::of(setup.program),
         fresh: Fresh::default(),
         output: false,
+        sent_to: None,
         reads: Reads::begin(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),

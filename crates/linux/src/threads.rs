@@ -302,6 +302,13 @@ impl Threads {
             .any(|thread| matches!(thread.state, State::Parked(wait) if wait.event == Event::Host))
     }
 
+    /// Whether anything waits for a futex.
+    pub(crate) fn any_waits_for_futex(&self) -> bool {
+        self.list.iter().any(|thread| {
+            matches!(thread.state, State::Parked(Wait { event: Event::Futex { .. }, .. }))
+        })
+    }
+
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.list.iter().filter_map(Thread::deadline).min()

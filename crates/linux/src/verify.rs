@@ -29,6 +29,7 @@ impl Kernel {
             pid,
             fresh,
             output,
+            sent_to,
             scratch,
             signals,
             reads: _,
@@ -41,7 +42,7 @@ impl Kernel {
             ("clocks", *pause == snapshot.pause.clone()),
             ("process id", *pid == snapshot.pid.clone()),
             ("memory that is kept fresh", *fresh == snapshot.fresh.clone()),
-            ("notes for the host", !*output),
+            ("notes for the host", !*output && sent_to.is_none()),
             ("scratch files", **scratch == *snapshot.scratch),
             ("signals", **signals == *snapshot.signals),
         ];

@@ -90,6 +90,7 @@ impl Sandbox for RiscvSandbox {
             instructions: self.machine.instructions,
             pages_written: self.machine.memory.0.written_pages() as u64,
             calls: self.machine.calls,
+            exits: 0,
         }
     }
 

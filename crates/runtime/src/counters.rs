@@ -95,6 +95,8 @@ pub struct Measures<T> {
     pub pages_written: T,
     /// System calls and guest calls.
     pub calls: T,
+    /// How often guests came out of their virtual machines.
+    pub exits: T,
     /// Nanoseconds in which guests ran.
     pub cpu_ns: T,
     /// Bytes of request bodies that guests read.
@@ -151,6 +153,7 @@ impl<T> Measures<T> {
             instructions: f(&self.instructions, &other.instructions),
             pages_written: f(&self.pages_written, &other.pages_written),
             calls: f(&self.calls, &other.calls),
+            exits: f(&self.exits, &other.exits),
             cpu_ns: f(&self.cpu_ns, &other.cpu_ns),
             bytes_in: f(&self.bytes_in, &other.bytes_in),
             bytes_out: f(&self.bytes_out, &other.bytes_out),
@@ -173,6 +176,7 @@ impl Counters {
         self.instructions.add(spent.usage.instructions);
         self.pages_written.add(spent.usage.pages_written);
         self.calls.add(spent.usage.calls);
+        self.exits.add(spent.usage.exits);
         self.cpu_ns.add(nanoseconds(spent.cpu));
         self.bytes_in.add(spent.bytes_in);
         self.bytes_out.add(spent.bytes_out);

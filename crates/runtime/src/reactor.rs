@@ -314,6 +314,7 @@ impl Reactor {
                     instructions = usage.instructions,
                     pages_written = usage.pages_written,
                     calls = usage.calls,
+                    exits = usage.exits,
                     "answered",
                 );
                 (Ending::Done, Ok(()))

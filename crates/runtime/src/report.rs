@@ -47,6 +47,7 @@ pub(crate) fn fault(
         instructions = usage.instructions,
         pages_written = usage.pages_written,
         calls = usage.calls,
+        exits = usage.exits,
         elapsed_us = elapsed.as_micros() as u64,
         trace_id = trace.map(|trace| display(trace.trace)),
         span_id = trace.map(|trace| display(trace.span)),

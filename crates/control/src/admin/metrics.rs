@@ -140,6 +140,11 @@ pub(super) const METRICS: &[Metric] = &[
         source: Source::Count(|t| t.calls),
     },
     Metric {
+        name: "sandtide_guest_exits",
+        help: "How often the virtual machines of exchanges were left, for a call or otherwise",
+        source: Source::Count(|t| t.exits),
+    },
+    Metric {
         name: "sandtide_cpu_seconds",
         help: "Time in which guests ran",
         source: Source::Time(|t| t.cpu_ns),

@@ -2,16 +2,22 @@
 //!
 //! ```text
 //!     0  the time    sequence │ ticks │ rate │ least │ real │ monotonic │ boot
+//!    64  used        how many calls were answered │ how many bytes of the input were read
+//!    80  answers     process │ thread │ is it alone? │ would a wake wake nobody?
+//!   112  the input   its descriptor │ how many bytes │ is a read behind them EAGAIN?
 //!   192  registers   of the program, while the entry answers it
 //!   512  a stack     of one word, below
+//!  1024  the bytes of the input
 //! ```
 //!
-//! All are words of 64 bits. The time is a moment on the time-stamp counter and, in nanoseconds, on
+//! All but the last are words of 64 bits, and 0 where the host has to be asked. The time is a moment on the time-stamp counter and, in nanoseconds, on
 //! three clocks; `rate` is nanoseconds a tick, times 2^32, and 0 where the host has to be asked. At
 //! least `least` nanoseconds have passed since that moment. The sequence is another one for
 //! each time that is laid out: a guest may have been interrupted while it read one.
 
 use std::time::Duration;
+
+use sandtide_linux::{Answers, Input};
 
 use crate::{
     inside::ticks::{Ticks, counter},
@@ -23,7 +29,7 @@ use crate::{
 pub(crate) const DESK: u64 = SYSTEM + 9 * PAGE;
 
 /// How many pages it has.
-pub(crate) const DESK_PAGES: usize = 1;
+pub(crate) const DESK_PAGES: usize = 5;
 
 /// Where everything is on it.
 pub(super) mod at {
@@ -34,16 +40,55 @@ pub(super) mod at {
     pub(crate) const REAL: u64 = 32;
     pub(crate) const MONOTONIC: u64 = 40;
     pub(crate) const BOOT: u64 = 48;
+    pub(crate) const CALLS: u64 = 64;
+    pub(crate) const READ: u64 = 72;
+    pub(crate) const PROCESS: u64 = 80;
+    pub(crate) const THREAD: u64 = 88;
+    pub(crate) const ALONE: u64 = 96;
+    pub(crate) const WAKES_NOBODY: u64 = 104;
+    pub(crate) const FD: u64 = 112;
+    pub(crate) const LENGTH: u64 = 120;
+    pub(crate) const IS_NONBLOCKING: u64 = 128;
     /// `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8`, `r9`, `r10`, `rsp`.
     pub(crate) const REGISTERS: u64 = 192;
     pub(crate) const STACK_TOP: u64 = 512;
+    pub(crate) const BYTES: u64 = 1024;
 }
 
 /// What the host knows of it.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     time: Option<Time>,
+    /// The words of the answers.
+    answers: Option<[u64; 4]>,
+    input: Option<Lying>,
+    /// What the guest has used, as of the last look.
+    used: Used,
 }
+
+/// What a guest says that it has used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Used {
+    calls: u64,
+    read: u64,
+}
+
+/// The input that lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lying {
+    connection: usize,
+    fd: u64,
+    /// Where it begins and ends, counted from the first byte of its connection.
+    start: u64,
+    end: u64,
+    is_nonblocking: bool,
+}
+
+/// The most bytes that are laid out; of what is longer, none are.
+const MOST_INPUT: usize = DESK_PAGES * PAGE as usize - at::BYTES as usize;
+
+/// The most calls that are believed between two exits.
+const MOST_CALLS: u64 = 1 << 32;
 
 /// The time, as it lies there.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +105,32 @@ impl Time {
     fn passed(&self) -> u64 {
         self.ticks.since(counter()).max(self.least)
     }
+}
+
+impl Lying {
+    /// Whether this is what lies there, behind the bytes that were read.
+    fn is(&self, input: &Input<'_>, read: u64) -> bool {
+        let Input { connection, fd, start, bytes, is_nonblocking } = *input;
+        (self.connection, self.fd, self.is_nonblocking) == (connection, fd, is_nonblocking)
+            && self.start + read == start
+            && self.end == start + bytes.len() as u64
+    }
+}
+
+/// Writes words.
+fn put<const N: usize>(memory: &mut Memory, at: u64, words: [u64; N]) {
+    let bytes = words.map(u64::to_le_bytes);
+    memory.write_own(DESK + at, bytes.as_flattened());
+}
+
+/// Reads the two words of [`Used`].
+fn words(memory: &Memory, at: u64) -> [u64; 2] {
+    let bytes = memory.system::<16>(DESK + at);
+    let mut words = [0; 2];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
 }
 
 impl Desk {
@@ -83,17 +154,58 @@ impl Desk {
             .map_or(0, |before| before.own.0.saturating_add(before.passed()).saturating_sub(own.0));
         self.time = Some(Time { ticks, own, least });
         let Ticks { at, real, rate, .. } = ticks;
-        let words = [counter(), at, rate, least, real, own.0, own.1];
-        let mut bytes = [0; 56];
-        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
+        put(memory, at::SEQUENCE, [counter(), at, rate, least, real, own.0, own.1]);
+    }
+
+    /// Lays out answers to calls. The guest must not be in the middle of one.
+    pub(crate) fn answer(&mut self, memory: &mut Memory, answers: &Answers<'_>) {
+        let Answers { process, thread, is_alone, wakes_nobody, input } = *answers;
+        let words = [process.into(), thread.into(), u64::from(is_alone), u64::from(wakes_nobody)];
+        if self.answers != Some(words) {
+            self.answers = Some(words);
+            put(memory, at::PROCESS, words);
         }
-        memory.write_own(DESK + at::SEQUENCE, &bytes);
+        let input = input.filter(|input| input.bytes.len() <= MOST_INPUT);
+        match (input, self.input) {
+            (Some(input), Some(lying)) if lying.is(&input, self.used.read) => {}
+            (Some(input), _) => self.lay_input(memory, &input),
+            (None, Some(_)) => {
+                self.input = None;
+                put(memory, at::FD, [0; 3]);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn lay_input(&mut self, memory: &mut Memory, input: &Input<'_>) {
+        let Input { connection, fd, start, bytes, is_nonblocking } = *input;
+        let length = bytes.len() as u64;
+        self.input = Some(Lying { connection, fd, start, end: start + length, is_nonblocking });
+        self.used.read = 0;
+        put(memory, at::READ, [0]);
+        put(memory, at::FD, [fd, length, u64::from(is_nonblocking)]);
+        memory.write_own(DESK + at::BYTES, bytes);
+    }
+
+    /// What the guest has used since the last look: how many calls were answered, and what it has read
+    /// of which connection. It must not be in the middle of a call.
+    ///
+    /// It could have written anything: it can read no more than there is, and unread nothing.
+    pub(crate) fn used(&mut self, memory: &Memory) -> (u64, Option<(usize, usize)>) {
+        let [calls, read] = words(memory, at::CALLS);
+        let new = calls.wrapping_sub(self.used.calls);
+        self.used.calls = calls;
+        let length = self.input.map_or(0, |lying| lying.end - lying.start);
+        let read = read.clamp(self.used.read, length.max(self.used.read));
+        let more = (read - self.used.read) as usize;
+        self.used.read = read;
+        let input = self.input.filter(|_| more > 0).map(|lying| (lying.connection, more));
+        (if new < MOST_CALLS { new } else { 0 }, input)
     }
 
     /// The memory has been put back: nothing lies there.
     pub(crate) fn forget(&mut self) {
-        self.time = None;
+        *self = Self::default();
     }
 
     /// Takes away everything that lies there, for a snapshot.

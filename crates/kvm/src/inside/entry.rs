@@ -125,7 +125,89 @@ macro_rules! entry {
             "je 51f",
             "cmp rax, 201",
             "je 52f",
+            "test rax, rax",
+            "jz 60f",
+            "cmp rax, 45",
+            "je 61f",
+            "cmp rax, 202",
+            "je 43f",
+            "cmp rax, 39",
+            "je 40f",
+            "cmp rax, 186",
+            "je 41f",
+            "cmp rax, 24",
+            "je 42f",
             "jmp 7b",
+
+            // getpid()
+            "40: mov rax, [rip + 7b + {desk} + {process}]",
+            "test rax, rax",
+            "jnz 32f",
+            "mov eax, 39",
+            "jmp 7b",
+
+            // gettid()
+            "41: mov rax, [rip + 7b + {desk} + {thread}]",
+            "test rax, rax",
+            "jnz 32f",
+            "mov eax, 186",
+            "jmp 7b",
+
+            // sched_yield()
+            "42: cmp qword ptr [rip + 7b + {desk} + {alone}], 1",
+            "jne 7b",
+            "xor eax, eax",
+            "jmp 32f",
+
+            // futex(at, FUTEX_WAKE or FUTEX_WAKE_PRIVATE, …)
+            "43: cmp qword ptr [rip + 7b + {desk} + {wakes_nobody}], 1",
+            "jne 7b",
+            "cmp esi, 1",
+            "je 44f",
+            "cmp esi, 129",
+            "jne 7b",
+            "44: test dil, 3",
+            "jnz 7b",
+            "xor eax, eax",
+            "jmp 32f",
+
+            // recvfrom(fd, to, length, 0 or MSG_DONTWAIT or MSG_NOSIGNAL, 0, …)
+            "61: test r8, r8",
+            "jnz 7b",
+            "test r10d, 0xffffbfbf",
+            "jnz 7b",
+
+            // read(fd, to, length)
+            "60: cmp rdi, [rip + 7b + {desk} + {fd}]",
+            "jne 7b",
+            take!(),
+            "mov r8, [r10 + {length}]",
+            "mov r9, [r10 + {read}]",
+            "sub r8, r9",
+            "jbe 62f",
+            "cmp rdx, r8",
+            "cmovb r8, rdx",
+            "test r8, r8",
+            "jz 29f",
+            "movabs rdx, {user_end}",
+            "sub rdx, r8",
+            "jb 29f",
+            "cmp rsi, rdx",
+            "ja 29f",
+            "mov rdi, rsi",
+            "lea rsi, [r10 + r9 + {bytes}]",
+            "mov rcx, r8",
+            "cld",
+            "rep movsb",
+            "add [r10 + {read}], r8",
+            "mov rax, r8",
+            "jmp 31f",
+            "62: cmp qword ptr [r10 + {is_nonblocking}], 1",
+            "jne 29f",
+            "test rdx, rdx",
+            "jz 29f",
+            "mov rax, -11",
+            "jmp 31f",
 
             // clock_gettime(clock, to)
             "50:", take!(), which_clock!(),
@@ -177,6 +259,7 @@ macro_rules! entry {
             "div r8",
 
             "31:", give_back!(),
+            "32: inc qword ptr [rip + 7b + {desk} + {calls}]",
             $back,
 
             // The host is to answer.
@@ -195,6 +278,16 @@ macro_rules! entry {
             real = at::REAL,
             monotonic = at::MONOTONIC,
             boot = at::BOOT,
+            calls = at::CALLS,
+            process = at::PROCESS,
+            thread = at::THREAD,
+            alone = at::ALONE,
+            wakes_nobody = at::WAKES_NOBODY,
+            fd = at::FD,
+            length = at::LENGTH,
+            read = at::READ,
+            is_nonblocking = at::IS_NONBLOCKING,
+            bytes = at::BYTES,
             // What can hold the largest structure.
             user_end = USER_END - 16
             $(, $constant = $value)*

@@ -147,6 +147,7 @@ impl<C: Cpu + DeserializeOwned> Process<C> {
             pause: Pause::since(&stopped, now),
             pid,
             output: false,
+            sent_to: None,
             reads: Reads::default(),
             scratch,
             signals,

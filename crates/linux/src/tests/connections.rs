@@ -358,3 +358,35 @@ fn a_receive_waits_no_longer_than_it_is_told() {
     assert_eq!(machine.schedule_at(then), Schedule::Run);
     assert_eq!(machine.result(), Err(Errno::AGAIN));
 }
+
+#[test]
+fn an_engine_may_answer_what_the_guest_would_be_answered_here() {
+    let mut machine = Machine::new();
+    let (fd, connection) = machine.connected();
+    machine.process.send(connection, b"hello world");
+    let mut random = StdRng::seed_from_u64(1);
+    let answers = machine.process.answers(&mut random);
+    assert_eq!((answers.process, answers.thread), (100, 100));
+    assert!(answers.is_alone && answers.wakes_nobody);
+    let input = answers.input.unwrap();
+    assert_eq!((input.fd, input.start, input.bytes), (fd, 0, &b"hello world"[..]));
+    assert!(!input.is_nonblocking, "a read that finds nothing waits");
+
+    let index = input.connection;
+    machine.process.take_in(index, 6);
+    let buffer = machine.put(&[0; 16]);
+    assert_eq!(machine.call("recvfrom", &[fd, buffer, 16, 2, 0, 0]), Ok(5), "peeks");
+    machine.call("fcntl", &[fd, 4, NONBLOCK]).unwrap();
+    let input = machine.process.answers(&mut random).input.unwrap();
+    assert_eq!((input.start, input.bytes, input.is_nonblocking), (6, &b"world"[..], true));
+    machine.process.take_in(index, 100);
+    assert_eq!(machine.call("read", &[fd, buffer, 16]), Err(Errno::AGAIN));
+    assert!(machine.process.has_read(connection));
+    machine.process.take_in(77, 5);
+
+    // The end is for the host to tell.
+    machine.process.break_off(connection);
+    assert!(!machine.process.answers(&mut random).input.unwrap().is_nonblocking);
+    machine.process.hang_up(connection);
+    assert_eq!(machine.process.answers(&mut random).input, None);
+}

@@ -438,7 +438,7 @@ impl Sandbox for FakeSandbox {
     }
 
     fn usage(&self) -> Usage {
-        Usage { instructions: 10, pages_written: 2, calls: 1 }
+        Usage { instructions: 10, pages_written: 2, calls: 1, exits: 0 }
     }
 
     fn resident_bytes(&self) -> u64 {

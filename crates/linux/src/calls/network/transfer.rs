@@ -70,6 +70,18 @@ impl Kernel {
         Ok(is_broken)
     }
 
+    /// The guest has read the first bytes of a connection.
+    pub(crate) fn has_read(&mut self, index: usize, length: usize) -> Result<(), Errno> {
+        if let Some(connection) = self.objects.endpoints.change(index)?.connection_mut() {
+            connection.input.take(length);
+            connection.read += length as u64;
+            if let Some(peer) = connection.own_peer() {
+                self.tell_peer_of_room(peer);
+            }
+        }
+        Ok(())
+    }
+
     /// How many bytes a read would find.
     pub(crate) fn unread(&self, index: usize) -> Result<u64, Errno> {
         let socket = self.objects.endpoints.get(index)?;
@@ -133,15 +145,8 @@ fn take(
         guest::write(memory, range.address, &bytes[..length])?;
         (bytes, moved) = (&bytes[length..], moved + length);
     }
-    if given & message::PEEK == 0
-        && moved > 0
-        && let Some(connection) = kernel.objects.endpoints.change(index)?.connection_mut()
-    {
-        connection.input.take(moved);
-        connection.read += moved as u64;
-        if let Some(peer) = connection.own_peer() {
-            kernel.tell_peer_of_room(peer);
-        }
+    if given & message::PEEK == 0 && moved > 0 {
+        kernel.has_read(index, moved)?;
     }
     Ok(Received::Bytes(moved as u64))
 }
