@@ -1,4 +1,4 @@
-//! The `sandtide` binary: `serve`, `run`, `call`, `check`, `schema`, `build`.
+//! The `sandtide` binary: `serve`, `run`, `call`, `check`, `snapshot`, `schema`, `build`.
 //!
 //! Each command is a file of its own under `commands`. Data goes to standard output, everything
 //! else to standard error.
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{Command, build, call, check, run, schema, serve};
+use commands::{Command, build, call, check, run, schema, serve, snapshot};
 
 /// Serves and runs programs in sandboxes: every request gets a fresh one.
 #[derive(Parser)]
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&args), run::OUR_ERROR),
         Command::Call(args) => (call::call(&args), 1),
         Command::Check(args) => (check::check(&args), 1),
+        Command::Snapshot(args) => (snapshot::snapshot(&args), 1),
         Command::Schema(args) => (schema::schema(&args), 1),
         Command::Build(args) => (build::build(&args), 1),
     };

@@ -12,9 +12,10 @@ use std::{fmt::Write as _, io::IsTerminal as _};
 
 use sandtide_build::BuildError;
 use sandtide_config::{ListenError, LoadError as ConfigError, Problems};
-use sandtide_control::{ConfigureError, LoadFailed, choose::ChooseError};
+use sandtide_control::{ConfigureError, KeepFailed, LoadFailed, choose::ChooseError};
 use sandtide_engine::{Fault, LoadError, Usage};
 use sandtide_http::{BindError, TlsError};
+use sandtide_snapshot::Unusable;
 use tracing_subscriber::EnvFilter;
 
 /// An error of the command line itself, with what to do about it.
@@ -132,6 +133,10 @@ fn hint(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
         error.hint().map(str::to_owned)
     } else if let Some(error) = cause.downcast_ref::<LoadFailed>() {
         error.hint().map(str::to_owned)
+    } else if let Some(error) = cause.downcast_ref::<KeepFailed>() {
+        error.hint().map(str::to_owned)
+    } else if let Some(error) = cause.downcast_ref::<Unusable>() {
+        Some(error.hint().to_owned())
     } else if let Some(error) = cause.downcast_ref::<ChooseError>() {
         error.hint().map(str::to_owned)
     } else if let Some(error) = cause.downcast_ref::<GuestFault>() {
@@ -156,6 +161,8 @@ fn fault<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<(&'a Fault,
     if let Some(LoadError::Boot(fault)) = cause.downcast_ref() {
         Some((fault, None))
     } else if let Some(error) = cause.downcast_ref::<LoadFailed>() {
+        error.fault().map(|fault| (fault, None))
+    } else if let Some(KeepFailed::Load(error)) = cause.downcast_ref() {
         error.fault().map(|fault| (fault, None))
     } else {
         cause.downcast_ref::<GuestFault>().map(|error| (&error.fault, error.usage))

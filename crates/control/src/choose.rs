@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use sandtide_engine::Engine;
+use sandtide_snapshot::is_snapshot;
 
 /// As much of a file as engines look at.
 const HEAD: u64 = 4096;
@@ -51,8 +52,12 @@ impl ChooseError {
     }
 }
 
-/// Reads a program's file.
+/// Reads a program's file. Of a snapshot its beginning, which tells it from all others.
 pub fn read(file: &Path) -> Result<Bytes, ChooseError> {
+    let head = read_head(file)?;
+    if is_snapshot(&head) {
+        return Ok(head);
+    }
     match fs::read(file) {
         Ok(image) => Ok(image.into()),
         Err(source) => Err(cannot_read(file, source)),

@@ -57,7 +57,7 @@ impl Control {
         let prepared = for_all(&known, |known| prepare(known, &shared.engines, &shared.tally));
         for prepared in &prepared {
             match prepared.state {
-                Ok(Ready::Loaded(_)) => shared.tally.add(Deed::Loaded),
+                Ok(Ready::Loaded(_) | Ready::Restored(_)) => shared.tally.add(Deed::Loaded),
                 Ok(Ready::OnFirstUse | Ready::Constant) => {}
                 Err(_) => shared.tally.add(Deed::NotLoaded),
             }

@@ -13,6 +13,7 @@
 //! | `choose` | which engine runs a file |
 //! | `libraries` | what a dynamically linked program reads of this machine |
 //! | `load` | a file to a program |
+//! | `kept` | a program to a snapshot on disk, and back |
 //! | `warm` | is a program fit to serve? |
 //! | `table` | a tenant of the configuration to one of the runtime |
 //! | `entry` | what is known of a tenant's program: its file, its content, its slot |
@@ -41,6 +42,7 @@ mod control;
 mod entry;
 mod hook;
 mod keeper;
+mod kept;
 pub mod libraries;
 mod load;
 mod loaders;
@@ -61,6 +63,7 @@ pub use admin::{Admin, Readiness, Sources};
 pub use configure::ConfigureError;
 pub use control::{Control, Handle};
 pub use hook::{Apply, FilesOf, Hook, Reread, Settings};
+pub use kept::{KeepFailed, RestoreFailed, keep};
 pub use load::{LoadFailed, Loaded, load, try_all};
 pub use prepare::{Prepared, Ready};
 pub use report::{CONTROL_TARGET, unknown_calls};

@@ -12,11 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use sandtide_config::{Program as Spec, Serves, Tenant};
-use sandtide_engine::{Engine, Fault, LoadError, Program, ProgramSource, Warmup};
+use sandtide_engine::{Engine, Fault, Limits, LoadError, Program, ProgramSource, Warmup};
 use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
+use sandtide_snapshot::is_snapshot;
 
 use crate::{
     choose::{self, ChooseError},
+    kept::{self, RestoreFailed},
     libraries::Libraries,
     table::{Content, constant, tenant_log},
     warm::{self, WarmError, warm},
@@ -31,6 +33,9 @@ pub enum LoadFailed {
     /// Its engine cannot load it.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// It is a snapshot that cannot be used.
+    #[error(transparent)]
+    Restore(#[from] RestoreFailed),
     /// Its engine panicked. The panic itself is on standard error.
     #[error("the engine panicked while loading")]
     Panicked,
@@ -59,6 +64,7 @@ impl LoadFailed {
         match self {
             Self::Choose(error) => error.hint(),
             Self::Load(error) => error.hint(),
+            Self::Restore(error) => Some(error.hint()),
             Self::Panicked | Self::Warm(_) | Self::HandOver(_) => None,
         }
     }
@@ -126,7 +132,7 @@ pub fn load(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> Loaded {
         Serves::Program(spec) => {
             let image = choose::read(&spec.file).map_err(LoadFailed::from);
             match image.and_then(|image| load_image(&tenant, spec, image, engines, &log)) {
-                Ok((engine, program)) => (Ok(Content::Program(program)), Some(engine)),
+                Ok(made) => (Ok(Content::Program(made.program)), Some(made.engine)),
                 Err(error) => (Err(error), None),
             }
         }
@@ -134,15 +140,39 @@ pub fn load(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> Loaded {
     Loaded { tenant, content, engine, log, time: start.elapsed() }
 }
 
-/// The program of a file that was read, and the name of its engine.
+/// A program that was made.
+pub(crate) struct Made {
+    /// The name of its engine.
+    pub(crate) engine: &'static str,
+    pub(crate) program: Arc<dyn Program>,
+    /// It goes on from a snapshot on disk, and was not booted.
+    pub(crate) is_restored: bool,
+}
+
+/// The program of a file that was read: of a snapshot, its beginning.
 pub(crate) fn load_image(
     tenant: &Tenant,
     spec: &Spec,
     image: Bytes,
     engines: &[Arc<dyn Engine>],
     log: &Arc<TenantLog>,
-) -> Result<(&'static str, Arc<dyn Program>), LoadFailed> {
+) -> Result<Made, LoadFailed> {
+    if is_snapshot(&image) {
+        return guarded(|| kept::restore(tenant, spec, engines))?;
+    }
     let engine = choose::engine(engines, spec.engine.as_deref(), &spec.file, &image)?;
+    let source = source(tenant, spec, image, &*engine)?;
+    let program = load_source(&*engine, &source, &tenant.limits, log)?;
+    Ok(Made { engine: engine.name(), program, is_restored: false })
+}
+
+/// What a tenant's program is made from.
+pub(crate) fn source(
+    tenant: &Tenant,
+    spec: &Spec,
+    image: Bytes,
+    engine: &dyn Engine,
+) -> Result<ProgramSource, LoadFailed> {
     let (path, files) = if spec.libraries && engine.is_dynamic(&image) {
         // Libraries and data are found from where a program lies.
         let libraries = Libraries::of(&spec.file)
@@ -155,7 +185,7 @@ pub(crate) fn load_image(
         let name = spec.file.file_name().unwrap_or_default();
         (format!("/{}", name.to_string_lossy()), spec.files.clone())
     };
-    let source = ProgramSource {
+    Ok(ProgramSource {
         args: [std::slice::from_ref(&path), &spec.args].concat(),
         name: spec.file.display().to_string(),
         image,
@@ -170,11 +200,22 @@ pub(crate) fn load_image(
             targets: tenant.warmup.paths.clone(),
             host: warm::host(tenant),
         },
-    };
-    // An engine that panics must not take the other tenants with it.
-    let load = AssertUnwindSafe(|| engine.load(&source, &tenant.limits, log.console()));
-    let program = panic::catch_unwind(load).map_err(|_| LoadFailed::Panicked)??;
-    Ok((engine.name(), program))
+    })
+}
+
+/// The program that an engine makes of a source.
+pub(crate) fn load_source(
+    engine: &dyn Engine,
+    source: &ProgramSource,
+    limits: &Limits,
+    log: &Arc<TenantLog>,
+) -> Result<Arc<dyn Program>, LoadFailed> {
+    Ok(guarded(|| engine.load(source, limits, log.console()))??)
+}
+
+/// An engine that panics must not take the other tenants with it.
+fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, LoadFailed> {
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| LoadFailed::Panicked)
 }
 
 /// Whether a first-use tenant's file is there and some engine takes it for its own. Reads no more
@@ -184,5 +225,8 @@ pub(crate) fn look_at(
     engines: &[Arc<dyn Engine>],
 ) -> Result<&'static str, LoadFailed> {
     let head = choose::read_head(&spec.file)?;
+    if is_snapshot(&head) {
+        return Ok(kept::open(spec, engines)?.1.name());
+    }
     Ok(choose::engine(engines, spec.engine.as_deref(), &spec.file, &head)?.name())
 }

@@ -29,6 +29,8 @@ pub enum Ready {
     Constant,
     /// Its program was loaded, which took so long.
     Loaded(Duration),
+    /// Its program goes on from a snapshot on disk; to take that up took so long.
+    Restored(Duration),
     /// Its program is there, and is loaded when it is asked for.
     OnFirstUse,
 }
@@ -39,7 +41,7 @@ pub(crate) fn prepare(known: &Known, engines: &[Arc<dyn Engine>], tally: &Arc<Ta
         return Prepared { tenant, state: Ok(Ready::Constant) };
     };
     let state = match tenant.load {
-        Load::Start => load_now(entry, engines, tally).map(Ready::Loaded),
+        Load::Start => load_now(entry, engines, tally),
         Load::FirstUse => look_at(spec, engines).map(|_| Ready::OnFirstUse),
     };
     if let Err(error) = &state {

@@ -11,7 +11,8 @@ use sandtide_runtime::{HandOver, HandOverError, HandedOver, Version};
 use crate::{
     choose,
     entry::{Entry, Need, Order, Origin, Signature},
-    load::{LoadFailed, load_image},
+    load::{self, LoadFailed, load_image},
+    prepare::Ready,
     report,
     tally::{Deed, Tally},
     translated::follow,
@@ -25,6 +26,8 @@ const ATTEMPTS: usize = 5;
 pub(crate) struct Made {
     pub(crate) version: Arc<Version>,
     pub(crate) engine: &'static str,
+    /// It goes on from a snapshot on disk.
+    pub(crate) is_restored: bool,
     /// Of a tenant that keeps state.
     pub(crate) handed_over: Option<HandedOver>,
     /// Why it was made.
@@ -61,20 +64,21 @@ pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Arc<Tal
     }
 }
 
-/// Loads a tenant's program before anybody has asked for it. How long it took.
+/// Loads a tenant's program before anybody has asked for it. How, and how long it took.
 pub(crate) fn load_now(
     entry: &Entry,
     engines: &[Arc<dyn Engine>],
     tally: &Arc<Tally>,
-) -> Result<Duration, LoadFailed> {
+) -> Result<Ready, LoadFailed> {
     let start = Instant::now();
     entry.slot.begin_loading();
     let made = load_once(entry, &entry.order(), engines).map_err(|failed| failed.1)?;
     let time = start.elapsed();
+    let is_restored = made.as_ref().is_some_and(|made| made.is_restored);
     if let Some(made) = made {
         follow(entry, &made.version, tally);
     }
-    Ok(time)
+    Ok(if is_restored { Ready::Restored(time) } else { Ready::Loaded(time) })
 }
 
 /// A failure, with what could not be made a version of; `None` if there was nothing to read.
@@ -97,25 +101,28 @@ fn load_once(
             return Ok(None);
         }
     };
-    let (version, engine, handed_over) = load_image(tenant, spec, image, engines, &order.log)
-        .and_then(|(engine, program)| {
-            warm(&*program, tenant, &order.log)?;
-            let faults = tenant.rollback_on_faults;
-            if tenant.ephemeral {
-                return Ok((entry.slot.install(program, faults), engine, None));
-            }
-            let terms = HandOver {
-                rollback_on_faults: faults,
-                limits: &tenant.limits,
-                log: &order.log,
-                patience: tenant.limits.wall_time + tenant.limits.response_time,
-            };
-            let (version, how) = entry.slot.hand_over(program, &terms)?;
-            Ok((version, engine, Some(how)))
-        })
-        .map_err(|error| Box::new((Some(origin.clone()), error)))?;
+    let (version, engine, is_restored, handed_over) =
+        load_image(tenant, spec, image, engines, &order.log)
+            .and_then(|made| {
+                let load::Made { engine, program, is_restored } = made;
+                warm(&*program, tenant, &order.log)?;
+                let faults = tenant.rollback_on_faults;
+                if tenant.ephemeral {
+                    return Ok((entry.slot.install(program, faults), engine, is_restored, None));
+                }
+                let terms = HandOver {
+                    rollback_on_faults: faults,
+                    limits: &tenant.limits,
+                    log: &order.log,
+                    patience: tenant.limits.wall_time + tenant.limits.response_time,
+                };
+                let (version, how) = entry.slot.hand_over(program, &terms)?;
+                Ok((version, engine, is_restored, Some(how)))
+            })
+            .map_err(|error| Box::new((Some(origin.clone()), error)))?;
     entry.succeeded(version.number(), origin);
-    Ok(Some(Made { version, engine, handed_over, reason, time: start.elapsed() }))
+    let time = start.elapsed();
+    Ok(Some(Made { version, engine, is_restored, handed_over, reason, time }))
 }
 
 fn give_up(entry: &Entry, origin: Option<Origin>, error: &LoadFailed) {

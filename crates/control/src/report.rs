@@ -42,7 +42,8 @@ pub(crate) fn loaded(entry: &Entry, made: &Made) {
         time = milliseconds(made.time),
         state,
         reason = made.reason,
-        "loaded",
+        "{}",
+        if made.is_restored { "restored" } else { "loaded" },
     );
 }
 

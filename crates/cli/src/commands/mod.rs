@@ -6,6 +6,7 @@ pub mod check;
 pub mod run;
 pub mod schema;
 pub mod serve;
+pub mod snapshot;
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -18,6 +19,8 @@ pub enum Command {
     Call(call::Args),
     /// Check a configuration, load every program in it and read every certificate.
     Check(check::Args),
+    /// Keep a program's snapshot on disk, for a start that needs no boot.
+    Snapshot(snapshot::Args),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Args),
     /// Compile a source file into a program.

@@ -17,6 +17,7 @@ use sandtide_control::{
 use sandtide_engine::{Engine, FileGrant, Limits};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
+use sandtide_snapshot::{SnapshotFile, is_snapshot};
 
 use crate::{
     certificates, engines,
@@ -49,12 +50,13 @@ const APPLICATION_WARMUP: u32 = 10;
 Examples:
   sandtide serve                     serves ./sandtide.toml
   sandtide serve hello.elf           serves one program, without a configuration
+  sandtide serve shop.snapshot       serves a program from its snapshot on disk, without a boot
   sandtide serve -- node server.js   serves an ordinary HTTP server, each request from its snapshot
   sandtide serve --isolate app:app   serves `app` of app.py: FastAPI, Flask, Django, any ASGI or WSGI
   sandtide serve --listen 0.0.0.0:80 /etc/sandtide.toml")]
 pub struct Args {
-    /// A configuration, or a program to serve alone [default: sandtide.toml]; with `--isolate`, an
-    /// application
+    /// A configuration, or a program or a snapshot to serve alone [default: sandtide.toml]; with
+    /// `--isolate`, an application
     #[arg(conflicts_with = "command")]
     file: Option<PathBuf>,
     /// Serve an ASGI or WSGI application in Python, MODULE[:NAME] or FILE.py[:NAME], in sandboxes. It
@@ -96,7 +98,7 @@ fn parse_address(text: &str) -> Result<ListenAddress, String> {
     ListenAddress::parse(text).map_err(|error| format!("{error}: {}", error.hint))
 }
 
-fn parse_env(text: &str) -> Result<(String, String), String> {
+pub fn parse_env(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if is_env_name(name) => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
@@ -213,6 +215,7 @@ fn describe(tenant: &Tenant, state: Option<Ready>, listens: &[sandtide_http::Lis
     let state = match state {
         None => "answers 503: its program could not be loaded".to_owned(),
         Some(Ready::Loaded(time)) => format!("loaded in {}", report::milliseconds(time)),
+        Some(Ready::Restored(time)) => format!("restored in {}", report::milliseconds(time)),
         Some(Ready::OnFirstUse) => "loads on first use".to_owned(),
         Some(Ready::Constant) => "constant".to_owned(),
     };
@@ -267,6 +270,19 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
         return Err(Hinted::new(format!("`{name}` is an application in Python"), hint).into());
     }
     let image = choose::read(&file)?;
+    if is_snapshot(&image) && args.command.is_empty() {
+        let first = SnapshotFile::open(&file)?.about().recipe.limits.clone();
+        return Ok(Box::new(move || {
+            let now = SnapshotFile::open(&file).map(|file| file.about().recipe.limits.clone());
+            let mut config = Config::of_program(file.clone());
+            for tenant in &mut config.tenants {
+                tenant.load = Load::Start;
+                // What cannot be read is told of when it is loaded.
+                tenant.limits = now.as_ref().unwrap_or(&first).clone();
+            }
+            Ok(here(config))
+        }));
+    }
     if !choose::is_elf(&image) && !choose::is_source(&file) {
         let message = format!("`{}` is neither a configuration nor a program", file.display());
         let hint = "a configuration's name ends in `.toml`; a program is an ELF file for Linux; \
@@ -279,12 +295,10 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     Ok(Box::new(move || {
         let mut config = Config::of_program(file.clone());
         for tenant in &mut config.tenants {
-            tenant.load = Load::Start;
             if !command.is_empty() {
-                let here = libraries::here().filter(|_| is_dynamic);
-                generous(tenant, &command[1..], here, &env);
-                tenant.warmup.requests = requests;
+                *tenant = of_command(file.clone(), &command, is_dynamic, requests, &env);
             }
+            tenant.load = Load::Start;
         }
         Ok(here(config))
     }))
@@ -353,6 +367,21 @@ fn tenant_name(application: &str) -> String {
     let name: String = last.chars().map(plain).take(63).collect();
     let name = name.trim_start_matches('-');
     if name.is_empty() { "application".to_owned() } else { name.to_owned() }
+}
+
+/// The tenant of a command: everything goes to the program in a file.
+pub fn of_command(
+    file: PathBuf,
+    command: &[String],
+    is_dynamic: bool,
+    requests: u32,
+    env: &[(String, String)],
+) -> Tenant {
+    let mut tenant = Tenant::of_program(file);
+    let here = libraries::here().filter(|_| is_dynamic);
+    generous(&mut tenant, &command[1..], here, env);
+    tenant.warmup.requests = requests;
+    tenant
 }
 
 /// Lets a tenant have what its user's own program, on the user's own machine, may need.

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 #[test]
 fn the_commands_describe_themselves() {
     let place = Place::new();
-    for command in ["", "serve", "run", "call", "check", "schema", "build"] {
+    for command in ["", "serve", "run", "call", "check", "snapshot", "schema", "build"] {
         let args: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
         let name = if command.is_empty() { "sandtide" } else { command };
         assert_snapshot!(format!("help_{name}"), place.run(&args));
