@@ -59,6 +59,11 @@ pub(crate) fn of(vector: u16, error: u64) -> Exception {
     }
 }
 
+/// Whether the processor found no translation of an address, or one that forbids the access.
+pub(crate) fn is_page_fault(vector: u16) -> bool {
+    vector == PAGE
+}
+
 /// Whether memory that was accessed by an instruction may be to blame.
 pub(crate) fn is_of_memory(vector: u16) -> bool {
     const PROTECTION: u16 = 13;

@@ -558,6 +558,9 @@ impl Machine {
         let cpu = self.process.cpu();
         cpu.begin_exception(&registers, &frame);
         self.stand = Stand::Exception;
+        if exception::is_page_fault(vector) && self.memory.resolve(now.fault, frame.error) {
+            return Ok(Next::GoOn);
+        }
         self.deliver(
             exception::of(vector, frame.error),
             exception::address(vector, now.fault, &frame),

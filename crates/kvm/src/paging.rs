@@ -16,6 +16,8 @@
 //!
 //! (AMD64 Architecture Programmer's Manual Vol. 2, 5.3 "Long-Mode Page Translation".)
 
+use std::ops::Range;
+
 use sandtide_linux::Protection;
 
 /// The size of a page, in bytes.
@@ -115,6 +117,12 @@ pub(crate) const TABLE_PAGES: u64 = PAGE / 8;
 /// The PT with the entry of a page of the program, as the number of the page that it is.
 pub(crate) const fn table_of(page: u64) -> u64 {
     PTS / PAGE + page / TABLE_PAGES
+}
+
+/// The pages whose entries a PT has.
+pub(crate) const fn pages_of(table: u64) -> Range<u64> {
+    let first = (table - PTS / PAGE) * TABLE_PAGES;
+    first..first + TABLE_PAGES
 }
 
 /// Where the entry of a PT lies in its PD, and what it is.

@@ -63,6 +63,12 @@ pub trait GuestMemory {
         false
     }
 
+    /// How many bytes from a page on are known to be zero, at most `length`: what nobody has written
+    /// to need not be looked at.
+    fn untouched(&self, _address: u64, _length: u64) -> u64 {
+        0
+    }
+
     /// Bytes that the guest may still write to fresh pages before it is over its limit.
     fn available(&self) -> u64;
 }

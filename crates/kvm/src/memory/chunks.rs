@@ -40,6 +40,21 @@ impl Chunks {
         }
     }
 
+    /// The pages of a range that lie in parts of the set, part by part.
+    pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let chunks = match range.is_empty() {
+            true => 0..0,
+            false => range.start * PAGE / CHUNK..(range.end - 1) * PAGE / CHUNK + 1,
+        };
+        let has = |chunk: &u64| self.bits[*chunk as usize / 64] & 1 << (chunk % 64) != 0;
+        let found: Vec<u64> = chunks.filter(has).collect();
+        let range = range.clone();
+        found.into_iter().map(move |chunk| {
+            let (start, end) = (chunk * CHUNK / PAGE, (chunk + 1) * CHUNK / PAGE);
+            start.max(range.start)..end.min(range.end)
+        })
+    }
+
     /// How many parts there are in it: a set that has grown has more.
     pub(crate) fn count(&self) -> usize {
         self.count
@@ -95,5 +110,8 @@ mod tests {
         assert_eq!(chunks.pages(), [0..2 * PAGES, high.clone(), last.clone()]);
         assert_eq!(chunks.pages_beyond(&before), [PAGES..2 * PAGES, high, last]);
         assert_eq!(chunks.pages_beyond(&chunks), []);
+        let within: Vec<_> = chunks.within(&(5..200 * PAGES + 7)).collect();
+        assert_eq!(within, [5..PAGES, PAGES..2 * PAGES, 200 * PAGES..200 * PAGES + 7]);
+        assert_eq!(chunks.within(&(3..3)).count(), 0);
     }
 }

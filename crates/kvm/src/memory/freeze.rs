@@ -75,7 +75,7 @@ impl Memory {
             start: 0,
             runs,
             shared: self.shown(),
-            entries: entries_of(&self.table, &self.chunks),
+            entries: entries_of(&self.table, [&self.mapped, &self.chunks]),
             view: Reservation::new(END as usize)?,
             chunks: self.chunks.clone(),
         };
@@ -200,10 +200,12 @@ fn runs_of(pages: &[u64]) -> Vec<Range<u64>> {
     runs
 }
 
-/// What a table has for the parts of memory that were used, without what is part of no snapshot.
-fn entries_of(table: &[u8], chunks: &Chunks) -> Vec<(Range<u64>, u8)> {
+/// What a table has for these parts of memory, without what is part of no snapshot.
+fn entries_of(table: &[u8], parts: [&Chunks; 2]) -> Vec<(Range<u64>, u8)> {
     let mut entries: Vec<(Range<u64>, u8)> = Vec::new();
-    for pages in chunks.pages() {
+    let mut all = Chunks::new();
+    parts.iter().flat_map(|chunks| chunks.pages()).for_each(|pages| all.add(&pages));
+    for pages in all.pages() {
         let part = &table[pages.start as usize..pages.end as usize];
         for (page, entry) in pages.zip(part.iter().map(|entry| entry & LASTING)) {
             match entries.last_mut() {

@@ -39,6 +39,10 @@ impl GuestMemory for Memory {
         Memory::place(self, file.0, start, length, offset)
     }
 
+    fn untouched(&self, address: u64, length: u64) -> u64 {
+        Memory::untouched(self, address, length)
+    }
+
     fn available(&self) -> u64 {
         Memory::available(self)
     }

@@ -22,7 +22,7 @@ use sandtide_linux::{MemoryError, Protection};
 use sandtide_memory::Reservation;
 
 use crate::{
-    paging::{self, END, PAGE, USER_END},
+    paging::{self, END, PAGE, TABLE_PAGES, USER_END},
     stubs::{self, CallEntry},
 };
 
@@ -53,6 +53,10 @@ const LINKED: u8 = 128;
 /// What a snapshot has of an entry.
 const LASTING: u8 = ACCESS | IMAGE | FILE | LINKED;
 
+/// More pages than these are mapped without entries in page tables, which are made when the guest
+/// comes there: a guest may map all of its addresses in one call.
+const EAGER_PAGES: u64 = (128 << 20) / PAGE;
+
 /// From this many pages on, memory is given back rather than cleared.
 const DISCARD_PAGES: u64 = 16;
 
@@ -78,8 +82,10 @@ pub(crate) struct Memory {
     ceiling: u64,
     /// The same, at the start of an exchange.
     room: u64,
-    /// The parts of memory that are used.
+    /// The parts of memory that are used: that have entries in page tables, or were written.
     chunks: Chunks,
+    /// The parts of memory that the guest may use.
+    mapped: Chunks,
     /// Files that are shared, by their numbers, and the pages that show them. Of a sandbox, the
     /// snapshot has them.
     files: Vec<Known>,
@@ -147,6 +153,7 @@ impl Memory {
             ceiling: room,
             room,
             chunks: Chunks::new(),
+            mapped: Chunks::new(),
             files: Vec::new(),
             placed: Vec::new(),
             resets: 0,
@@ -208,6 +215,7 @@ impl Memory {
     pub(crate) fn view_mut(&mut self, address: u64, length: u64) -> Result<&mut [u8], MemoryError> {
         let pages = self.allowed(address, length, WRITE)?;
         self.check_room(pages.clone())?;
+        self.chunks.add(&pages);
         pages.clone().for_each(|page| self.note_host_write(page));
         Ok(if pages.is_empty() { &mut [] } else { self.bytes_mut(address, length) })
     }
@@ -315,17 +323,27 @@ impl Memory {
             return;
         }
         if access != 0 {
-            self.chunks.add(&range);
-            self.link(&range);
+            self.mapped.add(&range);
         }
+        let is_lazy = access == 0 || range.end - range.start > EAGER_PAGES;
         let mut loses = false;
-        for page in range.clone() {
-            let entry = self.table[page as usize];
-            if entry & ACCESS != access {
-                loses |= entry & ACCESS & !access != 0;
-                self.table[page as usize] = entry & !ACCESS | access;
-                let entry = paging::entry(page, protection(access));
-                self.write_own(paging::entry_address(page), &entry.to_le_bytes());
+        let mut start = range.start;
+        while start < range.end {
+            let table = paging::table_of(start);
+            let end = (start / TABLE_PAGES + 1) * TABLE_PAGES;
+            let pages = start..end.min(range.end);
+            start = pages.end;
+            let is_linked = self.table[table as usize] & LINKED != 0;
+            let mut changes = false;
+            for entry in &mut self.table[pages.start as usize..pages.end as usize] {
+                loses |= *entry & ACCESS & !access != 0;
+                changes |= *entry & ACCESS != access;
+                *entry = *entry & !ACCESS | access;
+            }
+            match is_linked {
+                true if changes => self.write_entries(pages),
+                false if !is_lazy => self.link(table),
+                _ => {}
             }
         }
         if loses {
@@ -336,18 +354,49 @@ impl Memory {
         }
     }
 
-    /// Sees to it that the page tables with the entries of these pages are found.
-    fn link(&mut self, pages: &Range<u64>) {
-        for table in paging::table_of(pages.start)..=paging::table_of(pages.end - 1) {
-            if self.table[table as usize] & LINKED == 0 {
-                self.table[table as usize] |= LINKED;
-                let (address, entry) = paging::directory_entry(table);
-                self.write_own(address, &entry.to_le_bytes());
-                if self.snapshot.is_some() {
-                    self.linked.push(table);
-                }
-            }
+    /// Makes a page table, and has the processor find it.
+    fn link(&mut self, table: u64) {
+        let pages = paging::pages_of(table);
+        self.table[table as usize] |= LINKED;
+        let (address, entry) = paging::directory_entry(table);
+        self.write_own(address, &entry.to_le_bytes());
+        if self.snapshot.is_some() {
+            self.linked.push(table);
         }
+        self.chunks.add(&pages);
+        self.write_entries(pages);
+    }
+
+    /// Writes the entries of pages of one page table.
+    fn write_entries(&mut self, pages: Range<u64>) {
+        let mut entries = [0; PAGE as usize];
+        let bytes = entries.as_chunks_mut::<8>().0.iter_mut();
+        for (page, bytes) in pages.clone().zip(bytes) {
+            let access = protection(self.table[page as usize] & ACCESS);
+            *bytes = paging::entry(page, access).to_le_bytes();
+        }
+        let length = (pages.end - pages.start) as usize * 8;
+        self.write_own(paging::entry_address(pages.start), &entries[..length]);
+    }
+
+    /// Whether a page fault, with this error code, was none: the guest may do what it did. Then it
+    /// can from here on.
+    pub(crate) fn resolve(&mut self, address: u64, error: u64) -> bool {
+        let page = address / PAGE;
+        if page >= USER_END / PAGE {
+            return false;
+        }
+        let needed = match error {
+            _ if error & 16 != 0 => EXECUTE,
+            _ if error & 2 != 0 => WRITE,
+            _ => READ,
+        };
+        let may = self.table[page as usize] & needed != 0;
+        let table = paging::table_of(page);
+        if may && self.table[table as usize] & LINKED == 0 {
+            self.link(table);
+        }
+        may
     }
 
     /// Makes the processor notice what the guest may not do any more. Before it runs.
@@ -364,7 +413,7 @@ impl Memory {
         // What cannot be taken away is overwritten.
         let _ = self.remove_shared(range.clone());
         self.discard_fresh(range.clone());
-        for page in range {
+        for page in self.chunks.within(&range).flatten() {
             if self.table[page as usize] & (GUEST | HOST | IMAGE | FILE) != 0 {
                 self.note_host_write(page);
                 self.bytes_mut(page * PAGE, PAGE).fill(0);
@@ -376,15 +425,25 @@ impl Memory {
     /// zero afterwards. Short runs are left as they are.
     fn discard_fresh(&mut self, range: Range<u64>) {
         let is_fresh = |entry: u8| entry & (GUEST | HOST) != 0 && entry & (IMAGE | FILE) == 0;
-        let mut page = range.start;
-        while page < range.end {
-            let rest = &self.table[page as usize..range.end as usize];
-            let run = rest.iter().take_while(|entry| is_fresh(**entry)).count() as u64;
-            if run >= DISCARD_PAGES && self.discard(page..page + run).is_ok() {
-                self.forget_stale();
+        for range in self.chunks.within(&range) {
+            let mut page = range.start;
+            while page < range.end {
+                let rest = &self.table[page as usize..range.end as usize];
+                let run = rest.iter().take_while(|entry| is_fresh(**entry)).count() as u64;
+                if run >= DISCARD_PAGES && self.discard(page..page + run).is_ok() {
+                    self.forget_stale();
+                }
+                page += run.max(1);
             }
-            page += run.max(1);
         }
+    }
+
+    /// How many bytes from an address on are zero, as nobody has written there; at most `length`.
+    pub(crate) fn untouched(&self, address: u64, length: u64) -> u64 {
+        let Some(pages) = pages_of(address, length) else { return 0 };
+        let used = |page: &u64| self.table[*page as usize] & (GUEST | HOST | IMAGE | FILE) != 0;
+        let used = self.chunks.within(&pages).flatten().find(used);
+        used.map_or(length, |page| (page * PAGE).saturating_sub(address))
     }
 
     /// Gives back the memory of pages, whatever they hold.

@@ -116,6 +116,55 @@ fn nothing_but_the_programs_addresses_is_seen() {
 }
 
 #[test]
+fn what_is_mapped_in_large_parts_gets_its_page_tables_when_it_is_used() {
+    const WRITE_FAULT: u64 = 6;
+    let linked =
+        |memory: &Memory, page: u64| memory.table[paging::table_of(page) as usize] & LINKED != 0;
+    let entry = |memory: &Memory, page: u64| {
+        let entry = memory.bytes(paging::entry_address(page), 8);
+        u64::from_le_bytes(entry.try_into().unwrap())
+    };
+    let (end, middle) = (USER_END / PAGE - 1, (40 << 30) / PAGE + 5);
+    let mut memory = booted();
+    for _ in 0..2 {
+        let (free, parts) = (memory.available(), memory.chunks().count());
+        memory.map(BASE + 4 * PAGE, USER_END - BASE - 4 * PAGE, RW);
+        assert_eq!((memory.available(), memory.chunks().count()), (free, parts));
+        assert!(!linked(&memory, middle));
+        assert_eq!(memory.view(USER_END - PAGE, 1), Ok(&[0][..]));
+        memory.view_mut(middle * PAGE, 1).unwrap()[0] = 3;
+        assert!(
+            !memory.resolve(BASE - PAGE, WRITE_FAULT) && !memory.resolve(USER_END, WRITE_FAULT)
+        );
+        assert!(memory.resolve(middle * PAGE, WRITE_FAULT) && linked(&memory, middle));
+        assert_eq!(entry(&memory, middle), paging::entry(middle, RW));
+        assert!(memory.resolve(USER_END - 1, WRITE_FAULT));
+        guest_writes(&mut memory, end * PAGE, 4);
+        memory.protect(BASE + 4 * PAGE, USER_END - BASE - 4 * PAGE, R);
+        assert_eq!(entry(&memory, end), paging::entry(end, R));
+        assert!(!memory.resolve(USER_END - 1, WRITE_FAULT));
+        assert!(memory.resolve((20 << 30) + 1, 4) && !memory.resolve((20 << 30) + 1, 16));
+        assert_eq!(memory.untouched(4 << 30, 30 << 30), 30 << 30);
+        assert_eq!(memory.untouched(4 << 30, 50 << 30), middle * PAGE - (4 << 30));
+        assert_eq!(memory.untouched(middle * PAGE, PAGE), 0);
+        let _ = memory.reset().unwrap();
+        assert!(!linked(&memory, middle) && !linked(&memory, end));
+        assert_eq!((entry(&memory, middle), entry(&memory, end)), (0, 0));
+        assert_eq!(memory.view(end * PAGE, 1), Err(MemoryError::Denied));
+        assert_eq!(memory.differs_from_snapshot(), None);
+    }
+}
+
+#[test]
+fn a_snapshot_knows_what_has_no_page_tables() {
+    let mut memory = memory();
+    memory.map(1 << 30, 1 << 30, RW);
+    let memory = Memory::from_snapshot(Arc::new(memory.freeze().unwrap()), LIMIT).unwrap();
+    assert_eq!(memory.view((2 << 30) - 1, 1), Ok(&[0][..]));
+    assert_eq!(memory.view(2 << 30, 1), Err(MemoryError::Denied));
+}
+
+#[test]
 fn the_limit_counts_what_anybody_writes() {
     let mut memory = booted();
     memory.map(BASE, 2 * LIMIT, RW);

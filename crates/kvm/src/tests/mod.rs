@@ -115,6 +115,32 @@ fn a_program_that_fills_its_memory_meets_its_limit() {
     }
 }
 
+guest!(maps_much:
+    // mmap(0x100000000, 32 GiB, read and write, private, anonymous, fixed, unreserved)
+    "movabs rdi, 0x100000000", "movabs rsi, 0x800000000", "mov edx, 3", "mov r10d, 0x4032",
+    "mov r8, -1", "xor r9d, r9d", "mov eax, 9", "syscall",
+    "mov rbx, rax",
+    "movabs rcx, 0x712345678",
+    "mov byte ptr [rbx + rcx], 5", // 28 GiB behind the start
+    "cmp byte ptr [rbx], 0",
+    "jne 2f",
+    // mremap(start, 32 GiB, 31 GiB)
+    "mov rdi, rbx", "movabs rsi, 0x800000000", "movabs rdx, 0x7c0000000", "xor r10d, r10d",
+    "mov eax, 25", "syscall",
+    "cmp rax, rbx",
+    "jne 2f",
+    "movabs rcx, 0x712345678",
+    "movzx edi, byte ptr [rbx + rcx]",
+    "3: mov eax, 231", "syscall",
+    "2: mov edi, 1", "jmp 3b");
+
+#[test]
+fn a_program_may_map_more_than_there_is() {
+    if has_kvm() {
+        assert_eq!(execute(maps_much(), &Limits::default()), Ok(5));
+    }
+}
+
 guest!(protects:
     // mmap a page, write it, forbid that, write it again.
     "xor edi, edi", "mov esi, 0x1000", "mov edx, 3", "mov r10d, 0x22", "mov r8, -1",

@@ -254,12 +254,19 @@ impl Kernel {
 /// Copies pages to fresh ones, leaving those alone that are zero anyway.
 fn copy(memory: &mut dyn GuestMemory, from: u64, to: u64, length: u64) -> Result<(), Stop> {
     let mut page = [0; PAGE as usize];
-    for offset in (0..length).step_by(PAGE as usize) {
+    let mut offset = 0;
+    while offset < length {
+        let untouched = memory.untouched(from + offset, length - offset) / PAGE * PAGE;
+        if untouched > 0 {
+            offset += untouched;
+            continue;
+        }
         let source = memory.view(from + offset, PAGE)?;
         if source.iter().any(|byte| *byte != 0) {
             page.copy_from_slice(source);
             memory.view_mut(to + offset, PAGE)?.copy_from_slice(&page);
         }
+        offset += PAGE;
     }
     Ok(())
 }
