@@ -28,6 +28,7 @@ mod place;
 mod probe;
 mod program;
 mod registers;
+mod ring;
 mod sandbox;
 mod state;
 mod stubs;

@@ -20,7 +20,7 @@ use crate::{
     exception,
     inside::{self, Desk, Ticks},
     memory::{AfterReset, Memory},
-    paging::USER_END,
+    paging::{PAGE, USER_END},
     place,
     registers::Registers,
     stubs::{CALL_PORT, CallEntry, ENTRY, EXCEPTION_PORT, EXCEPTIONS, Frame, VECTORS_AREA},
@@ -29,6 +29,9 @@ use crate::{
     vectors,
     vm::Vm,
 };
+
+/// How many pages a guest can write, at the least, until it stops to have them counted.
+const FEWEST_PAGES: usize = 16;
 
 /// Where the processor stands while it does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +209,7 @@ impl Machine {
             return Err(EngineError::Invariant("a virtual machine went astray"));
         }
         if self.memory.reset().map_err(system("cannot reset memory"))? == AfterReset::Watch {
-            self.vm.reset_ring().map_err(system("cannot watch a virtual machine's writes"))?;
+            self.watch(usize::MAX)?;
         }
         self.process.reset_from(process);
         self.desk.forget();
@@ -241,6 +244,12 @@ impl Machine {
             Some(Difference::Access(address)) => Err(Mismatch::Access(address)),
             Some(Difference::LastingCode) => Err(Mismatch::Part("note of changed code")),
         }
+    }
+
+    /// Has KVM notice the next write to pages that the guest has written, at most so many.
+    fn watch(&mut self, pages: usize) -> Result<(), EngineError> {
+        self.vcpu.free_ring(pages);
+        self.vm.reset_ring().map_err(system("cannot watch a virtual machine's writes"))
     }
 
     /// Runs the guest's threads until something needs the engine.
@@ -306,7 +315,9 @@ impl Machine {
                     Leave::Port(_) => return Ok(self.go_astray("write to a port")),
                     Leave::Astray(what) => return Ok(self.go_astray(what)),
                     Leave::RingFull => {
-                        self.vm.reset_ring().map_err(system("cannot watch writes"))?;
+                        // It stops again before it has written more than it may.
+                        let pages = self.memory.available() / PAGE;
+                        self.watch((pages as usize).max(FEWEST_PAGES))?;
                     }
                     Leave::Kicked => {}
                 }

@@ -379,6 +379,7 @@ fn writes(bench: &mut Bench) -> Result<Duration, Unavailable> {
     let mut noticed = true;
     let cost = measure(|| {
         bench.memory.forget_guest_writes();
+        bench.vcpu.free_ring(usize::MAX);
         bench.vm.reset_ring().map_err(refused("watch the writes of a virtual machine"))?;
         let leave = bench.answer(0)?;
         noticed &= bench.memory.is_written_by_guest(DATA / PAGE);

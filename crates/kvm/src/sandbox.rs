@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{
-    Console, Mismatch, Outcome, Progress, ResetError, Sandbox, Scrutiny, SpawnError, Turn, Usage,
+    Console, EngineError, Mismatch, Outcome, Progress, ResetError, Sandbox, Scrutiny, SpawnError,
+    Turn, Usage,
 };
 use sandtide_linux::serve::{Delivery, Served};
 
@@ -27,13 +28,7 @@ impl KvmSandbox {
         program: Arc<KvmProgram>,
         console: Arc<dyn Console>,
     ) -> Result<Self, SpawnError> {
-        let memory = Memory::from_snapshot(Arc::clone(&program.snapshot), program.limits.memory)
-            .map_err(system("cannot map a snapshot"))?;
-        let (host, process) = (&program.host, program.process.clone());
-        let mut machine = Machine::new(host, memory, process, StdRng::from_os_rng())?;
-        if host.restores {
-            machine.use_prepared_vectors();
-        }
+        let machine = machine(&program)?;
         let delivery = Delivery::new(&program.ready);
         Ok(Self { program, console, machine, delivery })
     }
@@ -57,6 +52,18 @@ impl KvmSandbox {
     }
 }
 
+/// A machine that starts from a program's snapshot.
+fn machine(program: &KvmProgram) -> Result<Machine, EngineError> {
+    let memory = Memory::from_snapshot(Arc::clone(&program.snapshot), program.limits.memory)
+        .map_err(system("cannot map a snapshot"))?;
+    let (host, process) = (&program.host, program.process.clone());
+    let mut machine = Machine::new(host, memory, process, StdRng::from_os_rng())?;
+    if host.restores {
+        machine.use_prepared_vectors();
+    }
+    Ok(machine)
+}
+
 impl Sandbox for KvmSandbox {
     fn run(&mut self, turn: &mut Turn<'_, '_>) -> Progress {
         let mut bounds = Bounds::of(turn);
@@ -71,6 +78,9 @@ impl Sandbox for KvmSandbox {
         self.machine.reset(&self.program.process)?;
         self.delivery.reset(&self.program.ready);
         self.begin_exchange();
+        if self.machine.memory.has_sprawled() {
+            self.machine = machine(&self.program)?;
+        }
         Ok(())
     }
 

@@ -1,20 +1,16 @@
 //! The processor of a virtual machine.
-#![allow(unsafe_code, reason = "reads the ring of written pages that KVM shares with us")]
+#![allow(unsafe_code, reason = "calls of KVM that read memory of ours")]
 
 use std::{
     io,
     os::fd::AsRawFd as _,
-    ptr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use kvm_bindings::{
-    CpuId, KVM_DIRTY_LOG_PAGE_OFFSET, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES,
-    KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr, kvm_dirty_gfn,
-    kvm_msr_entry, kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xcrs, kvm_xsave,
+    CpuId, KVM_EXIT_DIRTY_RING_FULL, KVM_MAX_CPUID_ENTRIES, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET,
+    KVMIO, Msrs, kvm_device_attr, kvm_msr_entry, kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xcrs,
+    kvm_xsave,
 };
 use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd};
 use sandtide_memory::Reservation;
@@ -23,11 +19,12 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     inside::DISPATCH,
     memory::Memory,
-    paging::{PAGE, ROOT},
+    paging::ROOT,
+    ring::Ring,
     state::State,
     stubs::{self, CallEntry},
     vectors::ALLOWED,
-    vm::{RING_ENTRIES, Slots},
+    vm::Slots,
     watchdog::{Mark, Watchdog},
 };
 
@@ -64,6 +61,7 @@ impl Vcpu {
         kvm: &Kvm,
         entry: CallEntry,
         host: Arc<Reservation>,
+        ring_entries: usize,
     ) -> io::Result<Self> {
         let mut fd = fd;
         let (cpuid, xcr0) = features(kvm)?;
@@ -77,7 +75,7 @@ impl Vcpu {
         set_call_entry(&fd, entry)?;
         share_counter(&fd);
         fd.set_sync_valid_reg(SyncReg::Register);
-        let ring = Ring::map(&fd)?;
+        let ring = Ring::map(&fd, ring_entries)?;
         let made = Box::new(State::of(&fd)?);
         Ok(Self { fd, ring, mark: Watchdog::mark(), system, made, host })
     }
@@ -111,6 +109,12 @@ impl Vcpu {
             }
         });
         leave
+    }
+
+    /// Marks at most so many entries of the ring of written pages as ready to be freed, which
+    /// [`crate::vm::Vm::reset_ring`] does then.
+    pub(crate) fn free_ring(&mut self, most: usize) {
+        self.ring.free(most);
     }
 
     /// The general registers, as of the last exit.
@@ -330,63 +334,4 @@ fn share_counter(fd: &VcpuFd) {
     };
     // SAFETY: the call reads the attribute and the word that it names, both of which live here.
     unsafe { libc::ioctl(fd.as_raw_fd(), SET_DEVICE_ATTR, &raw const attribute) };
-}
-
-/// The ring into which KVM puts each page that the guest writes for the first time since it was
-/// reset ("KVM_CAP_DIRTY_LOG_RING" in KVM's documentation).
-struct Ring {
-    entries: *mut kvm_dirty_gfn,
-    next: usize,
-}
-
-// SAFETY: the mapping belongs to this value and is not bound to a thread.
-unsafe impl Send for Ring {}
-
-impl Ring {
-    const SIZE: usize = RING_ENTRIES * size_of::<kvm_dirty_gfn>();
-    const DIRTY: u32 = 1;
-    const RESET: u32 = 2;
-
-    fn map(fd: &VcpuFd) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                Self::SIZE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                libc::off_t::from(KVM_DIRTY_LOG_PAGE_OFFSET) * PAGE as libc::off_t,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { entries: start.cast(), next: 0 })
-    }
-
-    /// Hands on what is new, and marks it as taken note of.
-    fn take(&mut self, mut note: impl FnMut(&kvm_dirty_gfn)) {
-        loop {
-            // SAFETY: `next` is below `RING_ENTRIES`; the mapping lives as long as `self`. Only
-            // the flags are shared, and those are accessed atomically.
-            let entry = unsafe { self.entries.add(self.next) };
-            // SAFETY: as above; the field is a `u32` and aligned.
-            let flags = unsafe { AtomicU32::from_ptr(&raw mut (*entry).flags) };
-            if flags.load(Ordering::Acquire) & (Self::DIRTY | Self::RESET) != Self::DIRTY {
-                return;
-            }
-            // SAFETY: as above; KVM writes an entry before it sets its flag.
-            note(unsafe { &*entry });
-            flags.store(Self::RESET, Ordering::Release);
-            self.next = (self.next + 1) % RING_ENTRIES;
-        }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` and is ours alone.
-        unsafe { libc::munmap(self.entries.cast(), Self::SIZE) };
-    }
 }

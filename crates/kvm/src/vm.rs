@@ -13,12 +13,10 @@ use sandtide_memory::Reservation;
 use crate::{
     memory::{Chunks, Memory},
     paging::{END, PAGE},
+    ring,
     stubs::CallEntry,
     vcpu::Vcpu,
 };
-
-/// How many pages can be written before the guest stops to have them taken note of.
-pub(crate) const RING_ENTRIES: usize = 4096;
 
 /// A virtual machine without devices.
 pub(crate) struct Vm {
@@ -28,6 +26,7 @@ pub(crate) struct Vm {
     /// The parts of it that KVM knows.
     chunks: Chunks,
     slots: Slots,
+    ring_entries: usize,
 }
 
 /// The pages that KVM knows under a slot's number.
@@ -46,7 +45,8 @@ impl Vm {
     /// A machine with this memory.
     pub(crate) fn new(kvm: &Kvm, memory: &Memory) -> io::Result<Self> {
         let fd = kvm.create_vm()?;
-        let size = (RING_ENTRIES * size_of::<kvm_dirty_gfn>()) as u64;
+        let ring_entries = ring::entries_for(memory.limit_pages());
+        let size = ring::size(ring_entries) as u64;
         let enable = |cap| {
             fd.enable_cap(&kvm_enable_cap { cap, args: [size, 0, 0, 0], ..Default::default() })
         };
@@ -67,6 +67,7 @@ impl Vm {
             host: Arc::clone(memory.host()),
             chunks: Chunks::new(),
             slots: Slots::default(),
+            ring_entries,
         };
         this.attach(memory.chunks())?;
         Ok(this)
@@ -108,11 +109,11 @@ impl Vm {
 
     /// The machine's only processor.
     pub(crate) fn processor(&self, kvm: &Kvm, entry: CallEntry) -> io::Result<Vcpu> {
-        Vcpu::new(self.fd.create_vcpu(0)?, kvm, entry, Arc::clone(&self.host))
+        Vcpu::new(self.fd.create_vcpu(0)?, kvm, entry, Arc::clone(&self.host), self.ring_entries)
     }
 
-    /// Makes room in the ring of written pages, and has KVM notice the next write to each page of
-    /// which note was taken.
+    /// Frees entries of the ring of written pages, as marked by [`Vcpu::free_ring`], and has KVM notice
+    /// the next write to each page that they speak of.
     pub(crate) fn reset_ring(&self) -> io::Result<()> {
         /// `_IO(KVMIO, 0xc7)`.
         const KVM_RESET_DIRTY_RINGS: libc::c_ulong = ((KVMIO << 8) | 0xc7) as libc::c_ulong;

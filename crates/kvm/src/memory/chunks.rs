@@ -10,6 +10,9 @@ use crate::paging::{END, PAGE};
 /// The size of a part, in bytes.
 const CHUNK: u64 = 8 << 20;
 
+/// What KVM keeps for a part, in pages.
+pub(super) const COST: u64 = (CHUNK / PAGE * 10).div_ceil(PAGE);
+
 /// How many parts there are.
 const COUNT: usize = END.div_ceil(CHUNK) as usize;
 
@@ -38,6 +41,13 @@ impl Chunks {
             self.count += usize::from(*word & bit == 0);
             *word |= bit;
         }
+    }
+
+    /// The parts of both.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        other.pages().iter().for_each(|pages| both.add(pages));
+        both
     }
 
     /// The pages of a range that lie in parts of the set, part by part.

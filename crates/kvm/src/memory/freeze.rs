@@ -75,7 +75,7 @@ impl Memory {
             start: 0,
             runs,
             shared: self.shown(),
-            entries: entries_of(&self.table, [&self.mapped, &self.chunks]),
+            entries: entries_of(&self.table, &self.parts()),
             view: Reservation::new(END as usize)?,
             chunks: self.chunks.clone(),
         };
@@ -108,6 +108,7 @@ impl Memory {
         let mut image = 0;
         for (pages, entry) in &snapshot.entries {
             this.table[pages.start as usize..pages.end as usize].fill(*entry);
+            this.mapped.add(pages);
             let is_programs = entry & IMAGE != 0 && pages.start < USER_END / PAGE;
             image += if is_programs { pages.end - pages.start } else { 0 };
         }
@@ -181,6 +182,11 @@ impl Snapshot {
             Some((start..at, entry))
         })
     }
+
+    /// How many parts of memory it uses.
+    pub(super) fn parts(&self) -> usize {
+        self.chunks.count()
+    }
 }
 
 /// How the process itself maps what a snapshot has.
@@ -201,11 +207,9 @@ fn runs_of(pages: &[u64]) -> Vec<Range<u64>> {
 }
 
 /// What a table has for these parts of memory, without what is part of no snapshot.
-fn entries_of(table: &[u8], parts: [&Chunks; 2]) -> Vec<(Range<u64>, u8)> {
+fn entries_of(table: &[u8], parts: &[Range<u64>]) -> Vec<(Range<u64>, u8)> {
     let mut entries: Vec<(Range<u64>, u8)> = Vec::new();
-    let mut all = Chunks::new();
-    parts.iter().flat_map(|chunks| chunks.pages()).for_each(|pages| all.add(&pages));
-    for pages in all.pages() {
+    for pages in parts.iter().cloned() {
         let part = &table[pages.start as usize..pages.end as usize];
         for (page, entry) in pages.zip(part.iter().map(|entry| entry & LASTING)) {
             match entries.last_mut() {

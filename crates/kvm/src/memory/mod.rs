@@ -57,6 +57,9 @@ const LASTING: u8 = ACCESS | IMAGE | FILE | LINKED;
 /// comes there: a guest may map all of its addresses in one call.
 const EAGER_PAGES: u64 = (128 << 20) / PAGE;
 
+/// A sandbox for which KVM holds this many pages more than for a new one is made anew.
+const MOST_SPRAWL: u64 = 320;
+
 /// From this many pages on, memory is given back rather than cleared.
 const DISCARD_PAGES: u64 = 16;
 
@@ -76,6 +79,8 @@ pub(crate) struct Memory {
     linked: Vec<u64>,
     /// Pages that the processor must look up anew, as the guest may do less with them.
     revoked: Ranges,
+    /// The limit that all of this counts towards, in pages.
+    limit: u64,
     /// Pages that were written and that the snapshot has no bytes for.
     fresh: u64,
     /// How many of them there may be.
@@ -91,6 +96,8 @@ pub(crate) struct Memory {
     files: Vec<Known>,
     placed: Vec<Placed>,
     resets: u32,
+    /// When it was looked last, most pages that a reset copies had not been written.
+    was_idle: bool,
 }
 
 fn bits(protection: Protection) -> u8 {
@@ -149,6 +156,7 @@ impl Memory {
             changed: Ranges::default(),
             linked: Vec::new(),
             revoked: Ranges::default(),
+            limit: room,
             fresh: 0,
             ceiling: room,
             room,
@@ -157,6 +165,7 @@ impl Memory {
             files: Vec::new(),
             placed: Vec::new(),
             resets: 0,
+            was_idle: false,
         })
     }
 
@@ -168,6 +177,11 @@ impl Memory {
     /// The parts of memory that KVM must know.
     pub(crate) fn chunks(&self) -> &Chunks {
         &self.chunks
+    }
+
+    /// The parts of memory that are used in any way.
+    fn parts(&self) -> Vec<Range<u64>> {
+        self.chunks.with(&self.mapped).pages()
     }
 
     fn bytes(&self, start: u64, length: u64) -> &[u8] {
@@ -200,7 +214,7 @@ impl Memory {
     /// Writes system pages and page tables.
     pub(crate) fn write_own(&mut self, address: u64, bytes: &[u8]) {
         let pages = address / PAGE..(address + bytes.len() as u64).div_ceil(PAGE);
-        self.chunks.add(&pages);
+        self.use_parts(&pages);
         pages.for_each(|page| self.note_host_write(page));
         self.bytes_mut(address, bytes.len() as u64).copy_from_slice(bytes);
     }
@@ -215,7 +229,7 @@ impl Memory {
     pub(crate) fn view_mut(&mut self, address: u64, length: u64) -> Result<&mut [u8], MemoryError> {
         let pages = self.allowed(address, length, WRITE)?;
         self.check_room(pages.clone())?;
-        self.chunks.add(&pages);
+        self.use_parts(&pages);
         pages.clone().for_each(|page| self.note_host_write(page));
         Ok(if pages.is_empty() { &mut [] } else { self.bytes_mut(address, length) })
     }
@@ -277,6 +291,11 @@ impl Memory {
             self.fresh -= u64::from(entry & (GUEST | HOST | IMAGE) == GUEST);
             self.table[page as usize] = entry & !GUEST;
         }
+    }
+
+    /// How many pages the program can have, those of its snapshot included.
+    pub(crate) fn limit_pages(&self) -> u64 {
+        self.limit
     }
 
     /// Whether the guest has written more than it may.
@@ -354,6 +373,20 @@ impl Memory {
         }
     }
 
+    /// KVM is to know the parts in which these pages lie. What it keeps for them counts.
+    fn use_parts(&mut self, pages: &Range<u64>) {
+        let before = self.chunks.count();
+        self.chunks.add(pages);
+        self.fresh += (self.chunks.count() - before) as u64 * chunks::COST;
+    }
+
+    /// Whether KVM knows many more parts of memory than those of the snapshot. It forgets none.
+    pub(crate) fn has_sprawled(&self) -> bool {
+        let snapshots = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.parts());
+        let more = self.chunks.count().saturating_sub(snapshots) as u64 * chunks::COST;
+        more > MOST_SPRAWL.min(self.room / 8)
+    }
+
     /// Makes a page table, and has the processor find it.
     fn link(&mut self, table: u64) {
         let pages = paging::pages_of(table);
@@ -363,7 +396,7 @@ impl Memory {
         if self.snapshot.is_some() {
             self.linked.push(table);
         }
-        self.chunks.add(&pages);
+        self.use_parts(&pages);
         self.write_entries(pages);
     }
 

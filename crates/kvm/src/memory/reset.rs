@@ -2,12 +2,18 @@
 
 use std::io;
 
-use crate::memory::{ACCESS, GUEST, HOST, IMAGE, LASTING, LINKED, Memory};
+use crate::memory::{ACCESS, GUEST, HOST, IMAGE, LASTING, LINKED, Memory, Snapshot};
 use crate::paging::PAGE;
 
 /// After how many resets the pages that the guest has written are given back, so that those that
 /// it has stopped writing are not copied for ever.
 const SHRINK_PERIOD: u32 = 1024;
+
+/// After how many resets it is looked at which of these pages have changed at all.
+const LOOK_PERIOD: u32 = 64;
+
+/// Sets of fewer pages than this stay as they are: copying them costs little.
+const SMALL_SET: usize = 64;
 
 /// What the caller of a reset has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +40,10 @@ impl Memory {
         self.resets = self.resets.wrapping_add(1);
         let guest_written = std::mem::take(&mut self.guest_written);
         let too_much = self.fresh > self.room / 4;
-        let shrink = too_much || self.resets.is_multiple_of(SHRINK_PERIOD);
+        let shrink = too_much
+            || self.resets.is_multiple_of(SHRINK_PERIOD)
+            || self.resets.is_multiple_of(LOOK_PERIOD)
+                && self.has_idle_pages(&guest_written, &snapshot);
         let result = if shrink && !guest_written.is_empty() {
             self.give_back(&guest_written)?;
             AfterReset::Watch
@@ -75,6 +84,18 @@ impl Memory {
         self.ceiling = self.room + self.fresh;
         self.snapshot = Some(snapshot);
         Ok(result)
+    }
+
+    /// Whether this exchange has left more than half of these pages as they were, twice in a row of
+    /// looks: then it pays to find out anew which are written.
+    fn has_idle_pages(&mut self, pages: &[u64], snapshot: &Snapshot) -> bool {
+        if pages.len() < SMALL_SET {
+            return false;
+        }
+        let changed = |page: &&u64| self.page_bytes(**page) != snapshot.page_bytes(**page);
+        let was_idle = self.was_idle;
+        self.was_idle = pages.iter().filter(changed).count() < pages.len() / 2;
+        was_idle && self.was_idle
     }
 
     /// Gives back the private copies of pages: they are again what the snapshot has.

@@ -29,7 +29,7 @@ impl Memory {
     /// # Panics
     /// If the memory was not made from a snapshot.
     pub(crate) fn verify(&self) -> io::Result<Option<Difference>> {
-        for part in self.chunks.pages() {
+        for part in self.parts() {
             let found = self.verify_part(part, usize::MAX)?;
             if found.is_some() {
                 return Ok(found);
@@ -48,7 +48,7 @@ impl Memory {
         let around = match list {
             Some(list) if kind == 0 => list[(choice / 2) as usize % list.len()],
             _ => {
-                let parts = self.chunks.pages();
+                let parts = self.parts();
                 let pages: u64 = parts.iter().map(|part| part.end - part.start).sum();
                 let mut index = choice % pages;
                 let part = parts.iter().find(|part| {

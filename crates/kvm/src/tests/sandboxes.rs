@@ -187,6 +187,50 @@ fn memory_that_an_exchange_has_filled_is_given_back() {
     }
 }
 
+// A byte in each 8 MiB of 56 GiB.
+guest!(sprawls_on_request:
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "movabs rdi, 0x100000000", "movabs rsi, 0xe00000000", "mov edx, 3", "mov r10d, 0x4032",
+    "mov r8, -1", "xor r9d, r9d", "mov eax, 9", "syscall",
+    "2: mov byte ptr [rax], 1", "add rax, 0x800000", "jmp 2b");
+
+#[test]
+fn a_guest_that_writes_here_and_there_meets_its_limit() {
+    if !has_kvm() {
+        return;
+    }
+    let limits = Limits { memory: 16 << 20, ..Limits::default() };
+    let program = load(sprawls_on_request(), &limits).unwrap();
+    let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+    for _ in 0..3 {
+        let (end, _) = serve(&mut *sandbox, TIME);
+        assert!(matches!(end, Err(Outcome::Fault(Fault::Memory { .. }))), "{end:?}");
+        sandbox.reset().unwrap();
+        assert!(sandbox.resident_bytes() < 1 << 20);
+    }
+}
+
+#[test]
+fn a_guest_that_writes_at_full_speed_stops_at_its_limit() {
+    if !has_kvm() {
+        return;
+    }
+    // Less than a ring has room for is the least that can be said of small limits.
+    for (limit, over) in [(64 << 20, 256 << 10), (20 << 20, 256 << 10), (2 << 20, 4 << 20)] {
+        let limits = Limits { memory: limit, ..Limits::default() };
+        let program = load(fills_on_request(), &limits).unwrap();
+        let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
+        for _ in 0..2 {
+            let (end, _) = serve(&mut *sandbox, TIME);
+            assert!(matches!(end, Err(Outcome::Fault(Fault::Memory { .. }))), "{end:?}");
+            let held = sandbox.resident_bytes();
+            eprintln!("{held} bytes of {limit}");
+            assert!((limit / 2..limit + over).contains(&held), "{held} bytes of {limit}");
+            sandbox.reset().unwrap();
+        }
+    }
+}
+
 guest!(exits_at_boot: "mov edi, 3", "mov eax, 231", "syscall");
 
 #[test]
