@@ -188,6 +188,8 @@ pub(crate) struct System {
 
 fn name(exit: &VcpuExit<'_>) -> &'static str {
     match exit {
+        // Only a new machine is rid of it: KVM finishes the instruction when the guest goes on next,
+        // wherever that is by then, a reset in between or not.
         VcpuExit::IoIn(..) => "port read",
         VcpuExit::MmioRead(..) | VcpuExit::MmioWrite(..) => "access outside memory",
         VcpuExit::MemoryFault { .. } => "memory fault",

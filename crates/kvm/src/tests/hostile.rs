@@ -99,7 +99,7 @@ fn a_forged_signal_frame_is_the_programs_own_problem() {
 }
 
 /// Bytes that are more often instructions of interest than chance would have it.
-fn instruction() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn instruction() -> impl Strategy<Value = Vec<u8>> {
     let interesting: [&'static [u8]; 12] = [
         &[0x0f, 0x05],             // syscall
         &[0x0f, 0x01],             // descriptor tables, xgetbv, vmcall, …

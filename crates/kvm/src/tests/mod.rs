@@ -4,6 +4,7 @@
 mod dynamic;
 mod guests;
 mod hostile;
+mod injected;
 mod inside;
 mod kept;
 mod sandboxes;
