@@ -1,0 +1,3 @@
+module sandtide.test/server
+
+go 1.19
