@@ -1,5 +1,5 @@
 /*
- * Counts its requests. With `ephemeral = false` the count is kept from one request to the next, and
+ * Counts its requests. With `isolation = "none"` the count is kept from one request to the next, and
  * from one version of the program to the next; else every answer is 1.
  */
 #include "sandtide.h"

@@ -13,7 +13,7 @@
  *
  * In a sandbox, every request starts from the state the program had when it first called
  * sandtide_next_request: whatever is computed before that call is computed once, and whatever a
- * request changes is gone with its answer (unless the tenant has `ephemeral = false`).
+ * request changes is gone with its answer (unless the tenant has `isolation = "none"`).
  *
  * A program that keeps its state between requests can also hand it over to the next version of
  * itself: see sandtide_on_save.
@@ -621,7 +621,7 @@ static inline int sandtide_finish(const struct sandtide_field *trailers, size_t 
 /* ---- State across versions --------------------------------------------------------------- */
 
 /*
- * A tenant with `ephemeral = false` keeps its state between requests. When its program is replaced,
+ * A tenant with `isolation = "none"` keeps its state between requests. When its program is replaced,
  * the server asks the old version to save its state and hands that to the new one, between two
  * requests: docs/state.md. Both functions are to be called before the first sandtide_next_request;
  * later they fail with EALREADY. Outside a sandbox there is one version only: handlers are never

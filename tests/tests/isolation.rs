@@ -4,7 +4,7 @@
 //!
 //! Each tenant here has a concurrency of one on a server of one thread, so that it never has more
 //! than one sandbox; that this one is used again, and not replaced, is a test of its own. That
-//! the probes see what they look for is another: with `ephemeral = false`, they find everything.
+//! the probes see what they look for is another: with `isolation = "none"`, they find everything.
 //!
 //! The guest is `tests/guests/suite_isolation.c`. What becomes of a sandbox whose engine panicked
 //! cannot be seen from outside; a unit test of the runtime shows it.
@@ -347,7 +347,7 @@ fn nothing_is_left_after_a_connection_of_http_2_was_lost() {
 
 /// What the probes are worth: where nothing is reset, they find every secret.
 fn the_probes_find_what_is_kept() {
-    let Some((server, _files)) = serve(&[("guest", "ephemeral = false", "")]) else { return };
+    let Some((server, _files)) = serve(&[("guest", "isolation = \"none\"", "")]) else { return };
     let mut missed = Vec::new();
     for place in PLACES {
         answered(200)(&server, &plant("guest", place, "success"));
@@ -361,7 +361,7 @@ fn the_probes_find_what_is_kept() {
 }
 
 fn a_tenant_that_keeps_its_state_loses_it_with_a_fault() {
-    let Some((server, _files)) = serve(&[("guest", "ephemeral = false", "")]) else { return };
+    let Some((server, _files)) = serve(&[("guest", "isolation = \"none\"", "")]) else { return };
     answered(200)(&server, &plant("guest", "data", "success"));
     assert_ne!(probe(&server, "guest", "data"), CLEAN);
     answered(502)(&server, &plant("guest", "bss", "trap"));
@@ -374,7 +374,7 @@ fn a_tenant_that_keeps_its_state_loses_it_with_a_fault() {
 
 /// Two tenants with one program, neither of which is ever reset.
 fn tenants_with_the_same_program_share_nothing() {
-    let kept = "ephemeral = false";
+    let kept = "isolation = \"none\"";
     let Some((server, _files)) = serve(&[("one", kept, ""), ("two", kept, "")]) else { return };
     for place in PLACES {
         answered(200)(&server, &plant("one", place, "success"));

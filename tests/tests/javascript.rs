@@ -146,7 +146,7 @@ fn a_program_that_is_never_idle() {
 #[test]
 fn a_program_that_keeps_its_state() {
     for arguments in [&[][..], &["--busy"]] {
-        let Some(server) = serve(node(), &[], arguments, "ephemeral = false") else { return };
+        let Some(server) = serve(node(), &[], arguments, "isolation = \"none\"") else { return };
         counts(&server, |number| number.to_string());
         assert_eq!(server.get("app", "/throws").status(), 500);
         assert_eq!(server.get("app", "/").text(), "6");

@@ -63,7 +63,7 @@ fn examples_answer_each_request_from_their_snapshot() {
     let server = Server::start(&format!(
         "[tenants.hello]\nauthorities = \"hello.test\"\nprogram = {hello:?}\n\
          [tenants.counter]\nauthorities = \"counter.test\"\nprogram = {counter:?}\n\
-         [tenants.kept]\nauthorities = \"kept.test\"\nprogram = {counter:?}\nephemeral = false\n\
+         [tenants.kept]\nauthorities = \"kept.test\"\nprogram = {counter:?}\nisolation = \"none\"\n\
          [tenants.echo]\nauthorities = \"echo.test\"\nprogram = {echo:?}\n"
     ));
     let mut client = Client::connect(server.address());

@@ -229,7 +229,8 @@ fn state_goes_from_version_to_version() {
         fs::rename(unfinished, &program).expect("ours");
     };
     replace(1);
-    let server = Server::start_with("threads = 2", &tenant("guest", &program, "ephemeral = false"));
+    let server =
+        Server::start_with("threads = 2", &tenant("guest", &program, "isolation = \"none\""));
     const EACH: u64 = 100;
     let mut seen: Vec<u64> = thread::scope(|scope| {
         let clients: Vec<_> = (0..4)

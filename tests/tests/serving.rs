@@ -212,7 +212,9 @@ fn a_client_that_expects_to_be_told_is_told_to_go_on() {
 fn a_counter_loses_no_request() {
     const CLIENTS: u32 = 6;
     const REQUESTS: u32 = 150;
-    let Some(table) = tenant("counter", "counter/counter.c", "ephemeral = false") else { return };
+    let Some(table) = tenant("counter", "counter/counter.c", "isolation = \"none\"") else {
+        return;
+    };
     let server = Server::start_with("threads = 2", &table);
     let mut answers = BTreeSet::new();
     thread::scope(|scope| {

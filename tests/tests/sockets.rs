@@ -344,7 +344,7 @@ fn a_connection_does_not_time_out_before_its_request() {
 #[test]
 fn a_tenant_that_keeps_its_state_counts() {
     for mode in ["blocking", "epoll", "threads"] {
-        on_each(mode, "ephemeral = false", |server| {
+        on_each(mode, "isolation = \"none\"", |server| {
             let mut client: Client = server.connect();
             for count in 1..10 {
                 assert_eq!(client.ask(&get("/count")).text(), count.to_string(), "{mode}");

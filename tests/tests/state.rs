@@ -19,7 +19,7 @@ const TOLD: &str = "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 2\nwatch = fal
 fn tenant(name: &str, program: &Path, version: u32, lines: &str) -> String {
     format!(
         "[tenants.{name}]\nauthorities = \"{name}.test\"\nprogram = {program:?}\n\
-         ephemeral = false\nenv = {{ VERSION = \"{version}\" }}\n{lines}\n\
+         isolation = \"none\"\nenv = {{ VERSION = \"{version}\" }}\n{lines}\n\
          [tenants.{name}.limits]\nwall_time = \"400 ms\"\ninstructions = 100_000_000_000\n\
          response_body = \"1 MiB\"\n"
     )

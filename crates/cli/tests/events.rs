@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http::Request;
 use sandtide_build::{BuildError, BuildOptions};
 use sandtide_engine::{
-    Console, Engine as _, Events, Exchange, ExchangeId, Limits, Outcome, Program, ProgramSource,
-    Progress, RequestBody, Sandbox, Slice, Stream, Translate, Turn, Warmup,
+    Console, Engine as _, Events, Exchange, ExchangeId, Limits, Next, Outcome, Program,
+    ProgramSource, Progress, RequestBody, Sandbox, Slice, Stream, Translate, Turn, Warmup,
 };
 use sandtide_riscv::RiscvEngine;
 
@@ -85,7 +85,7 @@ impl Guest {
                 other => panic!("{other:?}"),
             }
         }
-        self.0.keep().unwrap();
+        self.0.keep(Next::Anyone).unwrap();
         let head = exchange.response.take_head().unwrap();
         (head.status.as_u16(), exchange.response.take_data().unwrap_or_default())
     }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use sandtide_engine::Isolation;
+
 use crate::{
-    kind::{Word, boolean, duration, integer, layer, or_never, word},
+    kind::{Word, duration, integer, layer, or_never, word},
     limits::{LimitKeys, LimitLayer},
     section::{Exceeded, section},
     warmup::{Warmup, WarmupKind},
@@ -23,6 +25,11 @@ impl Word for Load {
         &[("first-use", Self::FirstUse), ("start", Self::Start)];
 }
 
+impl Word for Isolation {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("request", Self::Request), ("connection", Self::Connection), ("none", Self::None)];
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -30,9 +37,11 @@ section! {
     /// How a program is loaded and run, as it is written.
     #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct RunKeys / RunLayer {
-        /// each request gets a fresh sandbox. With `false` the tenant has one sandbox in the whole
-        /// server, which keeps its state; requests take turns
-        ephemeral: bool = true, boolean();
+        /// what shares a sandbox before it is reset ([Tenants that keep state](state.md)): nothing, as
+        /// each request gets a fresh one; the requests of a client's connection; or, with `"none"`, all
+        /// requests of the tenant, which has one sandbox in the whole server. Those that share one take
+        /// turns
+        isolation: Isolation = Isolation::Request, word();
         /// when the program is loaded: when the first request for it arrives, or when the server
         /// starts
         load: Load = Load::FirstUse, word();
@@ -56,7 +65,7 @@ section! {
             error: "",
             log: "",
         };
-        /// exchanges that may wait for their turn, on each thread; with `ephemeral = false`, in the
+        /// exchanges that may wait for their turn, on each thread; with `isolation = "none"`, in the
         /// whole server
         queue: u32 = 1024, integer(0..=65_536), exceeded: BUSY;
         /// how long an exchange may wait for its turn. Who would have to wait longer is turned away at

@@ -28,6 +28,11 @@ impl Section for Shared {
 
     fn read(table: &mut Reader<'_>) -> SharedLayer {
         let layer = SharedLayer { program: ProgramKeys::read(table), run: RunKeys::read(table) };
+        table.refuse(
+            "ephemeral",
+            "is not a key",
+            "`isolation = \"none\"` keeps the state of a tenant, `isolation = \"request\"` does not",
+        );
         // Whoever has these has read them before.
         for key in [Answers::names(), Served::names(), Inherits::names()].concat() {
             table.refuse(key, "cannot be shared", "set it in the table of each tenant");

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sandtide_engine::Limits;
+use sandtide_engine::{Isolation, Limits};
 
 use crate::{
     Authority, Load, LogLimits, Program, Rate, Respond, Warmup,
@@ -28,9 +28,8 @@ pub struct Tenant {
     pub path: String,
     /// `program` or `respond`: exactly one of them.
     pub serves: Serves,
-    /// `ephemeral`: whether each request gets a fresh sandbox. With `false` there is one sandbox,
-    /// which keeps its state, and requests take turns.
-    pub ephemeral: bool,
+    /// `isolation`: which requests share a sandbox.
+    pub isolation: Isolation,
     /// `load`: when its program is loaded.
     pub load: Load,
     /// `cold_after`: its program and sandboxes are let go of when they were not used for so long;
@@ -120,7 +119,7 @@ impl Tenant {
             default,
             path,
             serves,
-            ephemeral: run.ephemeral,
+            isolation: run.isolation,
             load: run.load,
             cold_after: run.cold_after,
             warmup: run.warmup,

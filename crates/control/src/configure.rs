@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use sandtide_config::{Config, Load, Serves, Tenant};
+use sandtide_engine::Isolation;
 use sandtide_runtime::{self as runtime, Answer, RouteError, Slot, SlotState, Table, TableError};
 
 use crate::{
@@ -123,7 +124,8 @@ pub(crate) fn settle(shared: &Shared, tenants: &Tenants, before: &Tenants) {
             continue;
         }
         entry.configure(known.tenant.clone(), known.served.log.clone());
-        if known.tenant.ephemeral && old.is_some_and(|old| !old.tenant.ephemeral) {
+        let had_state = old.is_some_and(|old| old.tenant.isolation == Isolation::None);
+        if known.tenant.isolation != Isolation::None && had_state {
             entry.slot.forget_state();
         }
         let is_due = known.tenant.load == Load::Start

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sandtide_config::{Load, Program as Spec, Serves, Tenant};
-use sandtide_engine::Limits;
+use sandtide_engine::{Isolation, Limits};
 use sandtide_runtime::{Slot, SlotState, TenantLog};
 use sha2::{Digest as _, Sha256};
 
@@ -204,7 +204,7 @@ impl Entry {
         let inner = self.inner();
         let tenant = &inner.tenant;
         let can_come_back = inner.said.is_none() && inner.refused.is_none();
-        if tenant.load == Load::FirstUse && tenant.ephemeral && can_come_back {
+        if tenant.load == Load::FirstUse && tenant.isolation != Isolation::None && can_come_back {
             tenant.cold_after
         } else {
             None

@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc, thread};
 
+use sandtide_engine::Isolation;
+
 use crate::{entry::Entry, reload::reload, shared::Shared};
 
 /// Starts as many as there are cores, and two at least: one program must not wait for another.
@@ -19,7 +21,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 fn run_jobs(shared: &Arc<Shared>) {
     while let Some(entry) = shared.queue.pop() {
         shared.room.take();
-        let has_state = !entry.order().tenant.ephemeral && entry.slot.version().is_some();
+        let keeps_state = entry.order().tenant.isolation == Isolation::None;
+        let has_state = keeps_state && entry.slot.version().is_some();
         if has_state {
             // A hand-over waits for an exchange to end. No other tenant waits with it.
             let (name, entry, shared) =

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandtide_engine::Engine;
+use sandtide_engine::{Engine, Isolation};
 use sandtide_runtime::{HandOver, HandOverError, HandedOver, Version};
 
 use crate::{
@@ -107,7 +107,7 @@ fn load_once(
                 let load::Made { engine, program, is_restored } = made;
                 warm(&*program, tenant, &order.log)?;
                 let faults = tenant.rollback_on_faults;
-                if tenant.ephemeral {
+                if tenant.isolation != Isolation::None {
                     return Ok((entry.slot.install(program, faults), engine, is_restored, None));
                 }
                 let terms = HandOver {

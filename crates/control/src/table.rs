@@ -37,7 +37,7 @@ pub(crate) fn runtime_tenant(
         }),
         ..Admission::default()
     };
-    served.ephemeral = tenant.ephemeral;
+    served.isolation = tenant.isolation;
     served.log = log;
     Ok(served)
 }

@@ -5,8 +5,8 @@ use std::{io::Read, sync::Arc, task::Context, time::Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Mismatch, Profile, ProgramId,
-    ProgramSource, Scrutiny, Slice, ToKeep, Translation, Usage,
+    Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Mismatch, Next, Profile,
+    ProgramId, ProgramSource, Scrutiny, Slice, ToKeep, Translation, Usage,
 };
 
 /// A way of running programs.
@@ -131,11 +131,12 @@ pub trait Sandbox: Send {
     fn verify(&mut self, scrutiny: Scrutiny) -> Result<(), Mismatch>;
 
     /// Makes the state that the exchange left the state that the next exchange starts from,
-    /// instead of a reset: for tenants that keep state between requests.
+    /// instead of a reset: for tenants whose sandboxes keep state between requests.
     ///
     /// Only after [`Outcome::Done`]; the guest goes on behind its answer until it waits for the
-    /// next request.
-    fn keep(&mut self) -> Result<(), ResetError>;
+    /// next request, which comes over the same connection if it is of the same client and the guest
+    /// has not closed that.
+    fn keep(&mut self, next: Next) -> Result<(), ResetError>;
 
     /// What the exchange has used so far; of the last exchange, after it ended, until `reset`.
     fn usage(&self) -> Usage;

@@ -20,6 +20,7 @@ mod console;
 mod engine;
 mod exchange;
 mod fault;
+mod isolation;
 mod kept;
 mod limits;
 mod profile;
@@ -38,6 +39,7 @@ pub use exchange::{
     AddedHeaders, Exchange, ExchangeId, Incoming, Purpose, authority_of, headers_of,
 };
 pub use fault::{Fault, Location, Trap, TrapCause};
+pub use isolation::{Isolation, Next};
 pub use kept::{Condition, KeepError, Kept, Recipe, ToKeep};
 pub use limits::{Limits, Slice, Usage};
 pub use profile::{Profile, SampledStack};

@@ -7,7 +7,7 @@ use std::{env, error::Error, future::pending, net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use sandtide_engine::{
-    Console, Mismatch, Outcome, Program, ProgramId, Progress, ResetError, Sandbox, Scrutiny,
+    Console, Mismatch, Next, Outcome, Program, ProgramId, Progress, ResetError, Sandbox, Scrutiny,
     SpawnError, Turn, Usage,
 };
 use sandtide_http::{Options, Server};
@@ -50,7 +50,7 @@ impl Sandbox for Empty {
         Ok(())
     }
 
-    fn keep(&mut self) -> Result<(), ResetError> {
+    fn keep(&mut self, _: Next) -> Result<(), ResetError> {
         Ok(())
     }
 

@@ -105,7 +105,7 @@ fn begin(
         let body = request_body(incoming, limit, flight.open(), host.options.body_timeout);
         sandtide_engine::Incoming { body, added }
     };
-    match host.reactor.begin(cx, parts, prepare) {
+    match host.reactor.begin(cx, &flight.open().client, parts, prepare) {
         Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),
         Begun::Serving(serving) => {
             let serving = Watched::new(serving, flight, informs);

@@ -2,6 +2,8 @@
 
 use std::{cell::Cell, rc::Rc};
 
+use sandtide_runtime::Client;
+
 use crate::{
     connections::{Entry, Order},
     forwarded::Forwarder,
@@ -15,6 +17,8 @@ pub(crate) struct Open {
     pub(crate) wire: Rc<Wire>,
     pub(crate) peer: Peer,
     pub(crate) forwarder: Forwarder,
+    /// The sandboxes that it holds.
+    pub(crate) client: Client,
     /// Whether a request was answered before all of it had been read.
     has_unread: Cell<bool>,
     /// HTTP/2 streams that the client has given up, less those that it has not.
@@ -33,6 +37,7 @@ impl Open {
             wire,
             peer,
             forwarder,
+            client: Client::new(),
             has_unread: Cell::new(false),
             given_up: Cell::new(0),
         })

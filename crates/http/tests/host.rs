@@ -10,6 +10,7 @@ use std::{io::ErrorKind, sync::atomic::Ordering::SeqCst, time::Duration};
 use bytes::Bytes;
 use client::{get, serve};
 use fake::{Act, Gate, answer, trap};
+use sandtide_engine::Isolation;
 use sandtide_http::{Address, BindError, Options, Server};
 
 fn streamed(gate: &std::sync::Arc<Gate>) -> Vec<Act> {
@@ -147,7 +148,7 @@ fn heads_have_no_body_and_run_the_guest_to_its_end() {
             ],
         ),
     ];
-    let server = serve(scripts, |tenant, _| tenant.ephemeral = false);
+    let server = serve(scripts, |tenant, _| tenant.isolation = Isolation::None);
     let mut client = server.connect();
     let head = |path: &str| format!("HEAD {path} HTTP/1.1\r\nhost: shop.test\r\n\r\n");
     client.send(head("/a"));

@@ -154,7 +154,7 @@ impl<C: Cpu> Process<C> {
         self.kernel.guest_end(connection).is_none_or(|guest| guest.writes_no_more)
     }
 
-    /// Whether the guest has read any of what it was sent.
+    /// Whether the guest has read any of the request that it was sent.
     pub fn has_read(&self, connection: Connection) -> bool {
         self.kernel.guest_end(connection).is_some_and(|guest| guest.read > 0)
     }
@@ -171,6 +171,20 @@ impl<C: Cpu> Process<C> {
             let is_closing = guest.writes_no_more || guest.reads_no_more || guest.guest_gone;
             !is_closing && guest.output.is_empty()
         })
+    }
+
+    /// Begins another request on a connection. `false` if it cannot have one: something of the one
+    /// before is still on its way, or an end is closing.
+    pub fn go_on(&mut self, connection: Connection) -> bool {
+        let can = self.kernel.guest_end(connection).is_some_and(|guest| {
+            let is_closing = guest.writes_no_more || guest.reads_no_more || guest.guest_gone;
+            let is_over = guest.input_over || guest.host_gone;
+            guest.input.is_empty() && guest.output.is_empty() && !is_closing && !is_over
+        });
+        if can {
+            self.kernel.change_guest_end(connection, |guest| guest.read = 0);
+        }
+        can
     }
 
     /// Closes the host's end. Returns what the guest has not read of a request that it has not read

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rand::{SeedableRng, rngs::StdRng};
 use sandtide_engine::{
-    Console, EngineError, Mismatch, Outcome, Progress, ResetError, Sandbox, Scrutiny, SpawnError,
-    Turn, Usage,
+    Console, EngineError, Mismatch, Next, Outcome, Progress, ResetError, Sandbox, Scrutiny,
+    SpawnError, Turn, Usage,
 };
 use sandtide_linux::serve::{Delivery, Served};
 use sandtide_memory::Space;
@@ -79,8 +79,8 @@ impl Sandbox for RiscvSandbox {
         }
     }
 
-    fn keep(&mut self) -> Result<(), ResetError> {
-        self.delivery.keep(&mut self.machine);
+    fn keep(&mut self, next: Next) -> Result<(), ResetError> {
+        self.delivery.keep(&mut self.machine, next);
         self.begin_exchange();
         Ok(())
     }

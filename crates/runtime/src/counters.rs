@@ -114,6 +114,8 @@ pub struct Measures<T> {
     pub durations: [T; DURATION_BOUNDS.len() + 1],
     /// Sandboxes that wait for an exchange, as of the last second.
     pub idle: T,
+    /// Sandboxes that connections of clients hold between their exchanges, as of the last second.
+    pub held: T,
     /// Exchanges that hold a sandbox, as of the last second.
     pub busy: T,
     /// Exchanges that wait for admission, as of the last second.
@@ -162,6 +164,7 @@ impl<T> Measures<T> {
             duration_ns: f(&self.duration_ns, &other.duration_ns),
             durations: each(&self.durations, &other.durations, &mut f),
             idle: f(&self.idle, &other.idle),
+            held: f(&self.held, &other.held),
             busy: f(&self.busy, &other.busy),
             waiting: f(&self.waiting, &other.waiting),
             resident_bytes: f(&self.resident_bytes, &other.resident_bytes),
@@ -246,8 +249,8 @@ impl Totals {
     /// These sums, with what there is at a time ([`Self::idle`] and so on) as in `now`.
     #[must_use]
     pub fn with_gauges_of(self, now: &Self) -> Self {
-        let Self { idle, busy, waiting, resident_bytes, .. } = *now;
-        Self { idle, busy, waiting, resident_bytes, ..self }
+        let Self { idle, held, busy, waiting, resident_bytes, .. } = *now;
+        Self { idle, held, busy, waiting, resident_bytes, ..self }
     }
 
     /// Both sums together.

@@ -63,6 +63,11 @@ impl Desk {
             self.refresh();
         }
         self.used.set(true);
+        self.current()
+    }
+
+    /// The same, for who does not need it.
+    pub(crate) fn current(&self) -> Option<Rc<Pool>> {
         match &*self.state.borrow() {
             State::Ready(pool) => Some(pool.clone()),
             State::Absent | State::Failed(_) => None,

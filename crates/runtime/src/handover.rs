@@ -27,7 +27,7 @@ use std::{
 
 use bytes::Bytes;
 use http::StatusCode;
-use sandtide_engine::{Exchange, Limits, Program};
+use sandtide_engine::{Exchange, Limits, Next, Program};
 
 use crate::{
     attended::{Answered, AttendedError, Unpark, new_id, run},
@@ -144,7 +144,7 @@ impl Slot {
 fn save(clean: Clean, limits: &Limits) -> Result<(Answered, Option<Clean>), AttendedError> {
     let mut dirty = clean.begin();
     match run(&mut dirty, Exchange::save(new_id(), limits.response_body), limits) {
-        Ok(answered) => Ok((answered, dirty.keep().ok())),
+        Ok(answered) => Ok((answered, dirty.keep(Next::Anyone).ok())),
         Err(error) => {
             dirty.retire();
             Err(error)
@@ -163,7 +163,7 @@ fn restore(
     let exchange = Exchange::restore(new_id(), state, terms.limits.response_body);
     match run(&mut dirty, exchange, terms.limits) {
         Ok(answered) if answered.head.status == StatusCode::OK => {
-            dirty.keep().map_err(|error| HandOverError::Restore(error.into()))
+            dirty.keep(Next::Anyone).map_err(|error| HandOverError::Restore(error.into()))
         }
         Ok(answered) => {
             dirty.retire();

@@ -2,9 +2,12 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use sandtide_engine::{Exchange, Outcome, Progress, Scrutiny, SpawnError, Turn, Usage};
+use sandtide_engine::{
+    Exchange, ExchangeId, Next, Outcome, Progress, Scrutiny, SpawnError, Turn, Usage,
+};
 
 use crate::{
+    client::SeatHold,
     local::{Home, Local, Permit},
     pool::{Clean, Dirty, Pool},
     report,
@@ -23,6 +26,8 @@ pub(crate) struct Lease {
 /// Where the sandbox goes back to, with the right to use it.
 enum Origin {
     Pool(Rc<Pool>, Permit),
+    /// Of a client's connection, or else of the pool.
+    Seat(Rc<Pool>, Permit, SeatHold),
     Stateful(Hold, Arc<Version>),
 }
 
@@ -52,12 +57,18 @@ impl Lease {
     pub(crate) fn take(local: &Local, pool: Rc<Pool>, home: Home) -> Result<Self, SpawnError> {
         match home {
             Home::Pool(permit) => {
-                let clean = match pool.take() {
-                    Some(clean) => clean,
-                    None => spawn(local, &pool.version)?,
-                };
+                let clean = of_pool(local, &pool)?;
                 let on_probation = pool.version.is_on_probation();
                 let origin = Origin::Pool(pool, permit);
+                Ok(Self { dirty: clean.begin(), origin, on_probation })
+            }
+            Home::Seat(permit, seat) => {
+                let clean = match seat.take(&pool) {
+                    Some(clean) => clean,
+                    None => of_pool(local, &pool)?,
+                };
+                let on_probation = pool.version.is_on_probation();
+                let origin = Origin::Seat(pool, permit, seat);
                 Ok(Self { dirty: clean.begin(), origin, on_probation })
             }
             Home::Stateful(hold) => {
@@ -101,7 +112,7 @@ impl Lease {
     /// The version that serves the exchange.
     pub(crate) fn version(&self) -> &Arc<Version> {
         match &self.origin {
-            Origin::Pool(pool, _) => &pool.version,
+            Origin::Pool(pool, _) | Origin::Seat(pool, ..) => &pool.version,
             Origin::Stateful(_, version) => version,
         }
     }
@@ -116,7 +127,11 @@ impl Lease {
         let tenant = &*local.tenant;
         let renewed = match (&origin, fate) {
             (Origin::Pool(..), Fate::Answered | Fate::Abandoned) => dirty.reset(),
-            (Origin::Stateful(..), Fate::Answered) => dirty.keep(),
+            (Origin::Seat(.., seat), Fate::Answered) if seat.is_open() => {
+                dirty.keep(Next::SameClient)
+            }
+            (Origin::Seat(..), Fate::Answered | Fate::Abandoned) => dirty.reset(),
+            (Origin::Stateful(..), Fate::Answered) => dirty.keep(Next::Anyone),
             (Origin::Stateful(..), Fate::Abandoned) => {
                 report::state_lost(tenant, exchange, "the exchange did not end with an answer");
                 dirty.reset()
@@ -129,31 +144,50 @@ impl Lease {
                 return;
             }
         };
-        let kept = matches!((&origin, fate), (Origin::Stateful(..), Fate::Answered));
+        let kept = match &origin {
+            Origin::Pool(..) => false,
+            Origin::Seat(.., seat) => fate == Fate::Answered && seat.is_open(),
+            Origin::Stateful(..) => fate == Fate::Answered,
+        };
         let scrutiny = if kept { None } else { local.verification.take() };
         let clean = match (renewed, scrutiny) {
             (Ok(clean), None) => Some(clean),
-            (Ok(clean), Some(scrutiny)) => verified(clean, scrutiny, local, exchange),
+            (Ok(clean), Some(scrutiny)) => verified(clean, scrutiny, local, Some(exchange.id)),
             (Err(error), _) => {
                 local.counters.failed_resets.add(1);
-                report::reset_failed(tenant, exchange, &error);
+                report::reset_failed(tenant, Some(exchange.id), &error);
                 None
             }
         };
         match (clean, origin) {
-            (Some(clean), Origin::Pool(pool, _permit)) => pool.put(clean),
+            (Some(clean), Origin::Seat(pool, _permit, seat)) if kept => seat.put(clean, pool),
+            (Some(clean), Origin::Pool(pool, _permit) | Origin::Seat(pool, _permit, _)) => {
+                pool.put(clean);
+            }
             (Some(clean), Origin::Stateful(hold, version)) => hold.put(clean, version),
             (None, Origin::Stateful(..)) => {
                 report::state_lost(tenant, exchange, "the sandbox was destroyed");
             }
-            (None, Origin::Pool(..)) => {}
+            (None, Origin::Pool(..) | Origin::Seat(..)) => {}
         }
+    }
+}
+
+fn of_pool(local: &Local, pool: &Pool) -> Result<Clean, SpawnError> {
+    match pool.take() {
+        Some(clean) => Ok(clean),
+        None => spawn(local, &pool.version),
     }
 }
 
 /// The sandbox, if it is what its snapshot is.
 #[cold]
-fn verified(clean: Clean, scrutiny: Scrutiny, local: &Local, exchange: &Exchange) -> Option<Clean> {
+pub(crate) fn verified(
+    clean: Clean,
+    scrutiny: Scrutiny,
+    local: &Local,
+    exchange: Option<ExchangeId>,
+) -> Option<Clean> {
     let start = local.timers.now();
     let result = clean.verify(scrutiny);
     let now = local.timers.now();

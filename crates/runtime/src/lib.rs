@@ -16,6 +16,7 @@
 mod abandoned;
 mod attended;
 mod bucket;
+mod client;
 mod console;
 mod counters;
 mod desk;
@@ -52,6 +53,7 @@ mod version;
 mod waiting;
 
 pub use attended::{Answered, Attended, AttendedError};
+pub use client::Client;
 pub use console::{MAX_LINE, TenantConsole};
 pub use counters::{DURATION_BOUNDS, FAULT_KINDS, Measures, Totals};
 pub use handover::{HandOver, HandOverError, HandedOver};

@@ -8,7 +8,10 @@ use std::{
     time::Instant,
 };
 
+use sandtide_engine::Isolation;
+
 use crate::{
+    client::{SeatHold, Seated},
     counters::Counters,
     desk::{Closed, Desk},
     lane::Lane,
@@ -44,11 +47,14 @@ pub(crate) struct Local {
     turnstile: Rc<Turnstile>,
     pub(crate) verification: Rc<Verification>,
     pub(crate) timers: Rc<dyn Timers>,
+    /// Sandboxes that connections of clients hold.
+    pub(crate) seated: Seated,
 }
 
 /// Where a sandbox comes from and goes back to; with the right to use it.
 pub(crate) enum Home {
     Pool(Permit),
+    Seat(Permit, SeatHold),
     Stateful(Hold),
 }
 
@@ -124,6 +130,7 @@ impl Local {
             turnstile: turnstile.clone(),
             verification: verification.clone(),
             timers: timers.clone(),
+            seated: Seated::default(),
         }
     }
 
@@ -151,7 +158,7 @@ impl Local {
 
     pub(crate) fn admit(self: &Rc<Self>) -> Admitted {
         let Admission { queue, queue_time, .. } = self.tenant.admission;
-        if let (false, Some(desk)) = (self.tenant.ephemeral, &self.desk) {
+        if let (Isolation::None, Some(desk)) = (self.tenant.isolation, &self.desk) {
             return match Hold::enter(&desk.slot, queue, queue_time) {
                 Entry::Held(hold) => Admitted::Now(Home::Stateful(hold)),
                 Entry::Waiting(ticket, time) => {
@@ -176,6 +183,16 @@ impl Local {
             }
             Err(turned) => Admitted::Turned(turned),
         }
+    }
+
+    /// How many exchanges there may be at a time.
+    pub(crate) fn share(&self) -> u32 {
+        self.share
+    }
+
+    /// When who waits for the program from now on has waited for long enough.
+    pub(crate) fn loaded_until(&self) -> Instant {
+        self.timers.now() + self.tenant.limits.boot_time + self.tenant.admission.queue_time
     }
 
     fn enter(self: &Rc<Self>) -> Admitted {
@@ -227,7 +244,12 @@ impl Local {
     pub(crate) fn tick(&self) {
         self.tenant.log.settle();
         if let Some(desk) = &self.desk {
-            desk.tidy(self.in_use.get() > 0);
+            let held = self.seated.len();
+            desk.tidy(self.in_use.get() > 0 || held > 0);
+            if held > 0 {
+                self.seated.keep_of(desk.current().as_ref());
+            }
+            self.counters.held.set(self.seated.len() as u64);
             self.counters.idle.set(desk.idle() as u64);
             self.counters.resident_bytes.set(desk.resident_bytes());
         }
@@ -247,8 +269,18 @@ fn share_of(limit: u32, index: usize, reactors: usize) -> u32 {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let Counters { idle, busy, waiting, resident_bytes, .. } = &*self.counters;
-        [idle, busy, waiting, resident_bytes].into_iter().for_each(|count| count.set(0));
+        let Counters { idle, held, busy, waiting, resident_bytes, .. } = &*self.counters;
+        [idle, held, busy, waiting, resident_bytes].into_iter().for_each(|count| count.set(0));
+    }
+}
+
+impl Home {
+    /// With the right to the sandbox of a client's connection, if there is one.
+    pub(crate) fn seated(self, seat: Option<SeatHold>) -> Self {
+        match (self, seat) {
+            (Self::Pool(permit), Some(seat)) => Self::Seat(permit, seat),
+            (home, _) => home,
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use std::{
 };
 
 use sandtide_engine::{
-    Console as _, EngineError, Mismatch, Outcome, Program, Progress, ResetError, Sandbox, Scrutiny,
-    SpawnError, Turn, Usage,
+    Console as _, EngineError, Mismatch, Next, Outcome, Program, Progress, ResetError, Sandbox,
+    Scrutiny, SpawnError, Turn, Usage,
 };
 
 use crate::{console::TenantConsole, version::Version};
@@ -86,8 +86,8 @@ impl Dirty {
     }
 
     /// On to the next exchange with what this one left.
-    pub(crate) fn keep(self) -> Result<Clean, ResetError> {
-        self.renew(|sandbox| sandbox.keep())
+    pub(crate) fn keep(self, next: Next) -> Result<Clean, ResetError> {
+        self.renew(|sandbox| sandbox.keep(next))
     }
 
     fn renew(

@@ -11,18 +11,20 @@ use std::{
 use arc_swap::{ArcSwap, Cache};
 use http::{StatusCode, request::Parts};
 use sandtide_engine::{
-    EngineError, Exchange, ExchangeId, Incoming, Outcome, Progress, Slice, SpawnError, Turn, Usage,
-    authority_of,
+    EngineError, Exchange, ExchangeId, Incoming, Isolation, Outcome, Progress, Slice, SpawnError,
+    Turn, Usage, authority_of,
 };
 
 use crate::{
     abandoned::Abandoned,
+    client::{Client, Entered, SeatHold},
     counters::Totals,
     lease::{Fate, Lease},
     local::{Admitted, Around, Awaiting, Home, Local},
     log::EXCHANGE_TARGET,
     meters::{Meters, Vitals},
     pool::Pool,
+    queue::Turned,
     record::{Ending, Record, Refused, RequestHead, Spent, Times},
     reply::{Begun, Refusal, Whole},
     report,
@@ -121,13 +123,14 @@ impl Reactor {
 
     /// Begins to answer a request: routes and admits it, and runs the guest for its first slice.
     ///
-    /// `prepare` completes the request for a guest and makes its body, given the tenant's limit in
+    /// `client` is the connection that it came by. `prepare` completes the request for a guest and makes its body, given the tenant's limit in
     /// bytes for that; it is not called for requests that no guest gets. What the guest waits for
     /// wakes `cx`, but a host may call this with a context that wakes nothing, if it polls the
     /// [`Serving`] right after.
     pub fn begin<B: Into<Incoming>>(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
+        client: &Client,
         mut request: Parts,
         prepare: impl FnOnce(&mut Parts, u64) -> B,
     ) -> Begun {
@@ -166,22 +169,36 @@ impl Reactor {
             return self.refuse(id, Some(&local), request, Refused::RequestBody.into());
         }
         let exchange = Exchange::new(id, request, incoming, limits.response_body);
-        let Some(pool) = local.pool() else { return self.await_program(local, exchange) };
+        let seat = match local.tenant.isolation {
+            Isolation::Connection => match client.enter(&local, self.timers.now()) {
+                Entered::Now(seat) => Some(seat),
+                Entered::Waiting(ticket, until) => {
+                    let serving = Serving::in_turn(self.clone(), local, exchange, ticket, until);
+                    return Begun::Serving(Box::new(serving));
+                }
+                Entered::Turned(turned) => return self.turn_away(&local, exchange, turned),
+            },
+            Isolation::Request | Isolation::None => None,
+        };
+        let Some(pool) = local.pool() else { return self.await_program(local, exchange, seat) };
         match local.admit() {
-            Admitted::Now(home) => self.first_slice(cx, local, pool, home, exchange),
+            Admitted::Now(home) => self.first_slice(cx, local, pool, home.seated(seat), exchange),
             Admitted::Waiting(ticket, until) => Begun::Serving(Box::new(Serving::waiting(
                 self.clone(),
                 local,
                 exchange,
-                ticket,
-                until,
+                seat,
+                (ticket, until),
             ))),
-            Admitted::Turned(turned) => {
-                let (why, wait, reason) = turned.explain();
-                report::refused(&local.tenant, id, reason);
-                self.refuse(id, Some(&local), exchange.request, Refusal::after(why, wait))
-            }
+            Admitted::Turned(turned) => self.turn_away(&local, exchange, turned),
         }
+    }
+
+    #[cold]
+    fn turn_away(&self, local: &Rc<Local>, exchange: Exchange, turned: Turned) -> Begun {
+        let (why, wait, reason) = turned.explain();
+        report::refused(&local.tenant, exchange.id, reason);
+        self.refuse(exchange.id, Some(local), exchange.request, Refusal::after(why, wait))
     }
 
     fn queue_full(&self, local: &Local) -> Refusal {
@@ -190,12 +207,21 @@ impl Reactor {
 
     /// The program is not loaded.
     #[cold]
-    fn await_program(self: &Rc<Self>, local: Rc<Local>, exchange: Exchange) -> Begun {
+    fn await_program(
+        self: &Rc<Self>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        seat: Option<SeatHold>,
+    ) -> Begun {
         let id = exchange.id;
         match local.await_program() {
-            Awaiting::Program(ticket) => {
-                Begun::Serving(Box::new(Serving::loading(self.clone(), local, exchange, ticket)))
-            }
+            Awaiting::Program(ticket) => Begun::Serving(Box::new(Serving::loading(
+                self.clone(),
+                local,
+                exchange,
+                seat,
+                ticket,
+            ))),
             Awaiting::Failed(failure) => {
                 let refusal = self.unavailable(&local, id, &failure);
                 self.refuse(id, Some(&local), exchange.request, refusal)
@@ -498,7 +524,7 @@ impl Reactor {
         view.due().for_each(|local| local.tick());
     }
 
-    /// Idle sandboxes and running exchanges of all ephemeral tenants on this reactor.
+    /// Idle sandboxes and running exchanges on this reactor, but for tenants that keep state.
     pub fn sandboxes(&self) -> (usize, usize) {
         let view = self.view.borrow();
         view.made()
@@ -552,6 +578,8 @@ impl View {
             if let Some(index) = self.table.index_of(&local.tenant) {
                 self.locals[index] = Some(local);
                 self.made.push(index);
+            } else {
+                local.seated.keep_of(None);
             }
         }
     }

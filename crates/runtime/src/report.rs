@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandtide_engine::{EngineError, Exchange, Fault, Mismatch, Usage};
+use sandtide_engine::{EngineError, Exchange, ExchangeId, Fault, Mismatch, Usage};
 
 use crate::{console::printable, log::EXCHANGE_TARGET, tenant::Tenant, trace::TraceContext};
 
@@ -104,12 +104,16 @@ pub(crate) fn state_lost(tenant: &Tenant, exchange: &Exchange, why: &str) {
 
 /// A sandbox was destroyed because it could not be put back to its snapshot.
 #[cold]
-pub(crate) fn reset_failed(tenant: &Tenant, exchange: &Exchange, error: &dyn std::error::Error) {
+pub(crate) fn reset_failed(
+    tenant: &Tenant,
+    exchange: Option<ExchangeId>,
+    error: &dyn std::error::Error,
+) {
     let Some(suppressed) = tenant.log.admits_report() else { return };
     tracing::error!(
         target: EXCHANGE_TARGET,
         tenant = %tenant.name,
-        request = %exchange.id,
+        request = exchange.map(display),
         error = error.source().unwrap_or(error).to_string(),
         suppressed,
         "a sandbox could not be reset and was destroyed",
@@ -119,13 +123,13 @@ pub(crate) fn reset_failed(tenant: &Tenant, exchange: &Exchange, error: &dyn std
 /// A sandbox was destroyed because it was not what its snapshot is, though its reset succeeded: a
 /// request may have left something to the next one.
 #[cold]
-pub(crate) fn reset_mismatch(tenant: &Tenant, exchange: &Exchange, mismatch: &Mismatch) {
+pub(crate) fn reset_mismatch(tenant: &Tenant, exchange: Option<ExchangeId>, mismatch: &Mismatch) {
     let Some(suppressed) = tenant.log.admits_report() else { return };
     let source = std::error::Error::source(mismatch).map(ToString::to_string);
     tracing::error!(
         target: EXCHANGE_TARGET,
         tenant = %tenant.name,
-        request = %exchange.id,
+        request = exchange.map(display),
         differs = %mismatch,
         error = source,
         suppressed,

@@ -5,6 +5,7 @@
 //! to it, without a queue between them.
 //!
 //! ```text
+//!   Seated ──its connection's turn──▶ Loading, or
 //!   Loading ──the program is there──▶ Queued, or
 //!   Queued ──admitted──▶ Running ◀───let through─── InLine
 //!                        │   │                       ▲ polled
@@ -24,6 +25,7 @@ use sandtide_engine::{
 };
 
 use crate::{
+    client::{SeatHold, SeatTicket},
     lease::Lease,
     local::{Admitted, Awaiting, Home, Local, ProgramTicket, Ticket},
     pool::Pool,
@@ -44,6 +46,8 @@ pub struct Serving {
     local: Rc<Local>,
     exchange: Exchange,
     stage: Stage,
+    /// The right to the sandbox of its connection, until it has it.
+    seat: Option<SeatHold>,
     began: Instant,
     /// When it was admitted.
     started: Instant,
@@ -64,6 +68,8 @@ pub struct Serving {
 }
 
 enum Stage {
+    /// Waits for the sandbox of its connection, until then at the latest.
+    Seated(SeatTicket, Instant),
     /// Waits for the tenant's program, until then at the latest.
     Loading(ProgramTicket, Instant),
     /// Waits for admission, until then at the latest.
@@ -78,6 +84,8 @@ enum Stage {
     /// The guest is done with it.
     Over(Result<(), Refusal>),
 }
+
+const LATE: &str = "waited too long for a sandbox";
 
 /// What a stage is while it is worked on; if the work is left by a panic, it has failed.
 const UNFINISHED: Stage = Stage::Over(Err(Refusal::Failure));
@@ -104,6 +112,7 @@ impl Serving {
             local,
             exchange,
             stage,
+            seat: None,
             began,
             started: began,
             cpu,
@@ -121,11 +130,26 @@ impl Serving {
         reactor: Rc<Reactor>,
         local: Rc<Local>,
         exchange: Exchange,
-        ticket: Ticket,
-        until: Instant,
+        seat: Option<SeatHold>,
+        (ticket, until): (Ticket, Instant),
     ) -> Self {
         let now = reactor.timers.now();
         let stage = Stage::Queued(ticket, until);
+        let mut serving = Self::new(reactor, local, exchange, stage, Times::beginning(now));
+        serving.seat = seat;
+        serving
+    }
+
+    /// An exchange that waits for another one of its connection.
+    pub(crate) fn in_turn(
+        reactor: Rc<Reactor>,
+        local: Rc<Local>,
+        exchange: Exchange,
+        ticket: SeatTicket,
+        until: Instant,
+    ) -> Self {
+        let now = reactor.timers.now();
+        let stage = Stage::Seated(ticket, until);
         Self::new(reactor, local, exchange, stage, Times::beginning(now))
     }
 
@@ -134,12 +158,14 @@ impl Serving {
         reactor: Rc<Reactor>,
         local: Rc<Local>,
         exchange: Exchange,
+        seat: Option<SeatHold>,
         ticket: ProgramTicket,
     ) -> Self {
         let now = reactor.timers.now();
-        let until = now + local.tenant.limits.boot_time + local.tenant.admission.queue_time;
-        let stage = Stage::Loading(ticket, until);
-        Self::new(reactor, local, exchange, stage, Times::beginning(now))
+        let stage = Stage::Loading(ticket, local.loaded_until());
+        let mut serving = Self::new(reactor, local, exchange, stage, Times::beginning(now));
+        serving.seat = seat;
+        serving
     }
 
     pub(crate) fn begun(
@@ -202,7 +228,7 @@ impl Serving {
     /// does not take what was sent, drops the serving at this time.
     pub fn deadline(&self) -> Instant {
         match self.stage {
-            Stage::Loading(_, until) | Stage::Queued(_, until) => {
+            Stage::Seated(_, until) | Stage::Loading(_, until) | Stage::Queued(_, until) => {
                 until + self.local.tenant.limits.wall_time
             }
             _ => self.deadline,
@@ -307,6 +333,7 @@ impl Serving {
             local: self.local.clone(),
             exchange,
             stage,
+            seat: None,
             began: self.began,
             started: self.started,
             cpu: self.cpu,
@@ -327,6 +354,7 @@ impl Serving {
     fn poll_step(&mut self, cx: &mut Context<'_>, ran: &mut bool) -> Poll<Step> {
         loop {
             match &mut self.stage {
+                Stage::Seated(..) => ready!(self.poll_seat(cx)),
                 Stage::Loading(..) => ready!(self.poll_program(cx)),
                 Stage::Queued(..) => ready!(self.poll_admission(cx)),
                 Stage::Sliced(_) => self.stand_in_line(),
@@ -383,10 +411,32 @@ impl Serving {
             return Poll::Ready(());
         }
         self.timer = None;
-        let Some(pool) = self.local.pool() else {
-            self.await_program(until);
+        self.ask_for_sandbox(until, until);
+        Poll::Ready(())
+    }
+
+    /// Ready when the stage has changed.
+    fn poll_seat(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Stage::Seated(ticket, until) = &mut self.stage else { return Poll::Ready(()) };
+        let until = *until;
+        if let Poll::Ready(seat) = ticket.poll(cx) {
+            self.timer = None;
+            self.seat = seat;
+            match self.seat {
+                Some(_) => self.ask_for_sandbox(until, self.local.loaded_until()),
+                None => self.give_up(Refused::QueueTime, LATE),
+            }
             return Poll::Ready(());
-        };
+        }
+        ready!(self.poll_timer(cx, until));
+        self.give_up(Refused::QueueTime, LATE);
+        Poll::Ready(())
+    }
+
+    /// Nothing of its own is before it: it waits for a sandbox until then, or for the program until
+    /// `loaded`.
+    fn ask_for_sandbox(&mut self, until: Instant, loaded: Instant) {
+        let Some(pool) = self.local.pool() else { return self.await_program(loaded) };
         match self.local.admit() {
             Admitted::Now(home) => self.lease(pool, home),
             Admitted::Waiting(ticket, latest) => {
@@ -398,7 +448,6 @@ impl Serving {
                 self.refuse(why, Refusal::after(why, wait));
             }
         }
-        Poll::Ready(())
     }
 
     /// There is no program, or none any more.
@@ -426,17 +475,18 @@ impl Serving {
             match (home, self.local.pool()) {
                 (Some(home), Some(pool)) => self.lease(pool, home),
                 (Some(_), None) => self.await_program(until),
-                (None, _) => self.give_up(Refused::QueueTime, "waited too long for a sandbox"),
+                (None, _) => self.give_up(Refused::QueueTime, LATE),
             }
             return Poll::Ready(());
         }
         ready!(self.poll_timer(cx, until));
-        self.give_up(Refused::QueueTime, "waited too long for a sandbox");
+        self.give_up(Refused::QueueTime, LATE);
         Poll::Ready(())
     }
 
     /// It was admitted, and its time begins.
     fn lease(&mut self, pool: Rc<Pool>, home: Home) {
+        let home = home.seated(self.seat.take());
         self.stage = match self.reactor.lease(&self.local, pool, home, &self.exchange) {
             Err(refusal) => self.end_unserved(Ending::EngineFailure, Some(refusal)),
             Ok(lease) if self.reactor.admits(&self.local) => Stage::Running(lease, None),
@@ -461,6 +511,7 @@ impl Serving {
 
     /// The end of an exchange that waited and did not get a sandbox.
     fn end_unserved(&mut self, ending: Ending, refusal: Option<Refusal>) -> Stage {
+        self.seat = None;
         let queued = self.reactor.timers.now() - self.began;
         self.local.counters.add_queued(queued);
         let times = Times { queued, ..Times::beginning(self.began) };
@@ -563,7 +614,7 @@ impl Serving {
         self.compute_no_more();
         match mem::replace(&mut self.stage, UNFINISHED) {
             Stage::Over(result) => self.stage = Stage::Over(result),
-            Stage::Loading(..) | Stage::Queued(..) => {
+            Stage::Seated(..) | Stage::Loading(..) | Stage::Queued(..) => {
                 self.local.counters.clients_gone.add(1);
                 self.stage = self.end_unserved(Ending::ClientGone, None);
             }

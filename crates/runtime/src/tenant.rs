@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use sandtide_engine::{Limits, ResponseHead};
+use sandtide_engine::{Isolation, Limits, ResponseHead};
 
 use crate::{
     log::TenantLog,
@@ -108,17 +108,16 @@ pub struct Tenant {
     pub limits: Limits,
     /// How many exchanges at a time.
     pub admission: Admission,
-    /// Whether every exchange starts from the snapshot. If not, the tenant has one sandbox in the
-    /// whole server, its exchanges come one after the other, and each starts from the state that
-    /// the one before it left.
-    pub ephemeral: bool,
+    /// Which exchanges share a sandbox, so that each starts from the state that the one before it
+    /// left.
+    pub isolation: Isolation,
     /// Where the output of its guests and the reports of its faults go.
     pub log: Arc<TenantLog>,
     pub(crate) pace: Pace,
 }
 
 impl Tenant {
-    /// An ephemeral tenant with default limits.
+    /// A tenant with default limits.
     pub fn new(name: impl Into<Arc<str>>, routes: Vec<Route>, answer: Answer) -> Self {
         let name = name.into();
         Self {
@@ -128,7 +127,7 @@ impl Tenant {
             answer,
             limits: Limits::default(),
             admission: Admission::default(),
-            ephemeral: true,
+            isolation: Isolation::Request,
             pace: Pace::default(),
         }
     }
@@ -139,7 +138,7 @@ impl fmt::Debug for Tenant {
         f.debug_struct("Tenant")
             .field("name", &self.name)
             .field("answer", &self.answer)
-            .field("ephemeral", &self.ephemeral)
+            .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use bench::{Clock, begin_at, finish_whole, noop, text};
 use fake::{Act, Fake, Gate, RESTORE, SAVE, trap};
-use sandtide_engine::Limits;
+use sandtide_engine::{Isolation, Limits};
 use sandtide_runtime::{
     Answer, Begun, HandOver, HandOverError, HandedOver, Options, Reactor, Reply, Route, Runtime,
     Slot, Table, Tenant, TenantLog, Version,
@@ -45,7 +45,7 @@ fn counter(old: &Arc<Fake>) -> Counter {
     let slot = Slot::loaded(old.clone());
     let answer = Answer::Program(slot.clone());
     let mut tenant = Tenant::new("counter", vec![Route::everything()], answer);
-    tenant.ephemeral = false;
+    tenant.isolation = Isolation::None;
     let log = tenant.log.clone();
     let runtime = Runtime::new(Table::build([Arc::new(tenant)]).unwrap(), Options::default());
     let reactor = runtime.reactor(0, 1, Box::new(Clock::default()));

@@ -10,10 +10,10 @@ use std::{rc::Rc, sync::Arc, task::Poll, time::Duration};
 use bench::{Clock, noop};
 use bytes::Bytes;
 use fake::{Act, Fake, Gate, answer, trap};
-use sandtide_engine::{Frame, RequestBody};
+use sandtide_engine::{Frame, Isolation, RequestBody};
 use sandtide_runtime::{
-    Admission, Answer, Begun, Ending, FixedResponse, Options, Reactor, Record, Refused, Reply,
-    Route, Runtime, Serving, Slot, Table, Tenant,
+    Admission, Answer, Begun, Client, Ending, FixedResponse, Options, Reactor, Record, Refused,
+    Reply, Route, Runtime, Serving, Slot, Table, Tenant,
 };
 
 fn runtime(
@@ -37,8 +37,9 @@ fn reactor(runtime: &Runtime) -> Rc<Reactor> {
 
 fn begin(reactor: &Rc<Reactor>, uri: &str, body: &'static str) -> Begun {
     let (parts, ()) = http::Request::post(uri).body(()).unwrap().into_parts();
-    reactor
-        .begin(&mut noop(), parts, |_, _| RequestBody::whole(Bytes::from_static(body.as_bytes())))
+    reactor.begin(&mut noop(), &Client::new(), parts, |_, _| {
+        RequestBody::whole(Bytes::from_static(body.as_bytes()))
+    })
 }
 
 fn whole(begun: Begun) -> Box<Record> {
@@ -173,7 +174,7 @@ fn a_state_keeping_exchange_has_one_record_when_its_client_leaves() {
     let gate = Gate::new();
     let mut script = vec![Act::Wait(gate.clone())];
     script.extend(answer("x"));
-    let runtime = runtime([("/a", script)], |shop| shop.ephemeral = false);
+    let runtime = runtime([("/a", script)], |shop| shop.isolation = Isolation::None);
     let reactor = reactor(&runtime);
     let mut serving = serving(begin(&reactor, "http://shop.test/a", ""));
     assert_eq!(serving.leave().unwrap().ending, Ending::ClientGone);

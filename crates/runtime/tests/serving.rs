@@ -18,9 +18,9 @@ use bench::{Clock, Woken, begin_at, head, noop, text};
 use bytes::Bytes;
 use fake::{Act, Fake, Gate, answer, trap};
 use http::StatusCode;
-use sandtide_engine::{Fault, Frame, RequestBody};
+use sandtide_engine::{Fault, Frame, Isolation, RequestBody};
 use sandtide_runtime::{
-    Admission, Answer, Begun, FixedResponse, Options, Rate, Reactor, Reply, Route, Runtime,
+    Admission, Answer, Begun, Client, FixedResponse, Options, Rate, Reactor, Reply, Route, Runtime,
     Serving, Slot, Table, Tenant, VerifyResets, Whole,
 };
 
@@ -234,7 +234,8 @@ fn a_tick_has_one_reset_verified_and_the_state_of_a_tenant_is_not_compared() {
         bench.reactor.tick();
     }
     let always = Options { verify_resets: VerifyResets::Always, ..Options::default() };
-    let bench = bench_with(always, [("/ok", answer("ok"))], |tenant| tenant.ephemeral = false);
+    let bench =
+        bench_with(always, [("/ok", answer("ok"))], |tenant| tenant.isolation = Isolation::None);
     assert_eq!(text(&bench.whole("/ok")), "ok");
     assert_eq!(bench.fake.stats.keeps.load(SeqCst), 1);
     assert_eq!(bench.fake.stats.verified.load(SeqCst), 0);
@@ -489,7 +490,7 @@ fn who_is_too_late_for_a_state_holds_nobody_up() {
     let gate = Gate::new();
     let wait = [vec![Act::Wait(gate.clone())], answer("x")].concat();
     let bench = bench([("/wait", wait), ("/1", answer("1"))], |tenant| {
-        tenant.ephemeral = false;
+        tenant.isolation = Isolation::None;
         tenant.admission.queue_time = Duration::from_nanos(1);
     });
     let mut holder = bench.serving("/wait");
@@ -506,7 +507,7 @@ fn who_is_too_late_for_a_state_holds_nobody_up() {
 fn a_body_over_the_limit_never_reaches_the_guest() {
     let bench = bench([("/", answer("x"))], |tenant| tenant.limits.request_body = 3);
     let (parts, ()) = http::Request::post("/").body(()).unwrap().into_parts();
-    let begun = bench.reactor.begin(&mut noop(), parts, |_, limit| {
+    let begun = bench.reactor.begin(&mut noop(), &Client::new(), parts, |_, limit| {
         assert_eq!(limit, 3);
         RequestBody::whole(Bytes::from_static(b"four"))
     });
@@ -589,7 +590,7 @@ fn state_is_kept_across_threads_without_losing_an_exchange() {
     let script = vec![Act::Slice, Act::Begin(200, vec![]), Act::WriteCount, Act::Finish(vec![])];
     let fake = Fake::new([("/", script)]);
     let mut tenant = tenant("counter", "*", &fake);
-    tenant.ephemeral = false;
+    tenant.isolation = Isolation::None;
     let runtime = Runtime::new(Table::build([Arc::new(tenant)]).unwrap(), Options::default());
     let threads: Vec<_> = (0..THREADS)
         .map(|index| {
@@ -651,7 +652,7 @@ fn state_is_lost_by_faults_and_only_by_them() {
         ("/panic", vec![Act::Panic]),
         ("/404", [vec![Act::Begin(404, vec![])], vec![Act::Finish(vec![])]].concat()),
     ];
-    let bench = bench(scripts, |tenant| tenant.ephemeral = false);
+    let bench = bench(scripts, |tenant| tenant.isolation = Isolation::None);
     let count = || text(&bench.whole("/count")).to_owned();
     assert_eq!((count(), count()), ("1".into(), "2".into()));
     assert_eq!(bench.whole("/404").head.status, 404);
@@ -674,7 +675,7 @@ fn a_client_that_leaves_costs_a_tenant_nothing_of_its_state() {
         ("/slices", count(vec![Act::Slice])),
         ("/waits", count(vec![Act::Wait(gate.clone())])),
     ];
-    let bench = bench(scripts, |tenant| tenant.ephemeral = false);
+    let bench = bench(scripts, |tenant| tenant.isolation = Isolation::None);
     let go_on = || {
         assert!(bench.reactor.poll_abandoned::<()>(&mut noop()).is_pending());
         bench.reactor.turnstile().release();

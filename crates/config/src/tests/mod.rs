@@ -8,7 +8,7 @@ mod variables;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
 
 use insta::assert_snapshot;
-use sandtide_engine::{FileGrant, Limits, Translate};
+use sandtide_engine::{FileGrant, Isolation, Limits, Translate};
 
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
@@ -58,7 +58,9 @@ fn a_short_file_has_every_default() {
     assert_eq!(config.server.listen, [listen("127.0.0.1:8080")]);
     let [tenant] = &config.tenants[..] else { panic!("{config:?}") };
     assert_eq!((tenant.name.as_str(), tenant.path.as_str()), ("hello", "/"));
-    assert!(tenant.default && tenant.ephemeral && tenant.authorities.is_empty());
+    assert!(
+        tenant.default && tenant.isolation == Isolation::Request && tenant.authorities.is_empty()
+    );
     assert_eq!(
         (&tenant.limits, tenant.log),
         (&Limits::default(), LogLimits { lines: 50, bytes: 32 << 10 })
@@ -134,7 +136,7 @@ files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
 libraries = false
 directory = "/data"
 translate = "auto"
-ephemeral = false
+isolation = "none"
 load = "start"
 cold_after = "never"
 warmup = { requests = 20, paths = ["/", "/list?page=1"] }
@@ -207,7 +209,7 @@ fn every_key_arrives() {
     let [shop, constant] = &config.tenants[..] else { panic!("{config:?}") };
     let names = ["shop.example.com", "*.shop.example.com"].map(|n| Authority::parse(n).unwrap());
     assert_eq!(shop.authorities, names);
-    assert_eq!((shop.path.as_str(), shop.ephemeral), ("/api/v1", false));
+    assert_eq!((shop.path.as_str(), shop.isolation), ("/api/v1", Isolation::None));
     assert_eq!((shop.concurrency, shop.queue), (7, 0));
     assert_eq!(shop.queue_time, Duration::from_millis(70));
     assert_eq!((shop.load, shop.cold_after), (Load::Start, None));
@@ -269,6 +271,14 @@ fn a_program_alone_is_a_configuration() {
 }
 
 #[test]
+fn who_keeps_state_by_another_word_is_told_the_right_one() {
+    assert_snapshot!(bad_tenant("ephemeral = false"), @r#"
+    sandtide.toml:4:1: `ephemeral` is not a key
+    hint: `isolation = "none"` keeps the state of a tenant, `isolation = "request"` does not
+    "#);
+}
+
+#[test]
 fn unknown_keys_are_mistakes_on_every_level() {
     assert_snapshot!(bad(r#"
 sever = 1
@@ -300,7 +310,7 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `ephemeral`, `files`, `group`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `reseed`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `files`, `group`, `isolation`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `reseed`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?

@@ -64,10 +64,10 @@ fn what_is_wrong_with_a_variable_is_said() {
     sandtide.toml:4:60: `args`: environment variable `BYTES` is not UTF-8
     hint: set it to a text
     ");
-    assert_snapshot!(bad_tenant("weight = \"${NAME}\"\nephemeral = \"${NAME}\"\nqueue = \"4\""), @"
+    assert_snapshot!(bad_tenant("weight = \"${NAME}\"\nreseed = \"${NAME}\"\nqueue = \"4\""), @"
     sandtide.toml:4:10: `weight`: `value` is not a whole number
 
-    sandtide.toml:5:13: `ephemeral`: `value` is not `true` or `false`
+    sandtide.toml:5:10: `reseed`: `value` is not `true` or `false`
 
     sandtide.toml:6:9: `queue`: must be an integer, not a string
     ");

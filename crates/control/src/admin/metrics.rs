@@ -180,6 +180,11 @@ pub(super) const METRICS: &[Metric] = &[
         source: Source::Level(|t| t.idle),
     },
     Metric {
+        name: "sandtide_sandboxes_held",
+        help: "Sandboxes that connections hold between their exchanges, as of the last second",
+        source: Source::Level(|t| t.held),
+    },
+    Metric {
         name: "sandtide_sandboxes_resident_bytes",
         help: "Memory that only idle sandboxes hold, as of the last second",
         source: Source::Level(|t| t.resident_bytes),

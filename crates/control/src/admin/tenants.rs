@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use sandtide_engine::{CacheUse, Translation};
+use sandtide_engine::{CacheUse, Isolation, Translation};
 use sandtide_runtime::{Answer, FAULT_KINDS, Refused, Runtime, Tenant, Totals};
 use serde_json::{Map, Value, json};
 
@@ -38,11 +38,19 @@ fn describe(tenant: &Tenant, totals: &Totals) -> Value {
             if let Some(failure) = status.failure {
                 set("failure", (*failure).into());
             }
-            set("ephemeral", tenant.ephemeral.into());
+            set("isolation", word(tenant.isolation).into());
         }
     }
     set("counters", counters(totals));
     Value::Object(object)
+}
+
+fn word(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::Request => "request",
+        Isolation::Connection => "connection",
+        Isolation::None => "none",
+    }
 }
 
 fn translated(translation: &Translation) -> Value {
@@ -81,6 +89,7 @@ fn counters(totals: &Totals) -> Value {
         "request_body_bytes": totals.bytes_in,
         "response_body_bytes": totals.bytes_out,
         "sandboxes_idle": totals.idle,
+        "sandboxes_held": totals.held,
         "sandboxes_resident_bytes": totals.resident_bytes,
         "exchanges_running": totals.busy,
         "exchanges_waiting": totals.waiting,

@@ -11,9 +11,9 @@ use std::{
 use bench::Clock;
 use fake::{Act, Fake, answer, trap};
 use prometheus_client::metrics::MetricType;
-use sandtide_engine::{RequestBody, ShortfallReason};
+use sandtide_engine::{Isolation, RequestBody, ShortfallReason};
 use sandtide_runtime::{
-    Admission, Begun, FixedResponse, Options, Reactor, Route, Serving, Slot, Table, Tenant,
+    Admission, Begun, Client, FixedResponse, Options, Reactor, Route, Serving, Slot, Table, Tenant,
     VerifyResets,
 };
 
@@ -42,16 +42,21 @@ fn runtime() -> Arc<Runtime> {
     let mut shop = tenant("shop", Answer::Program(Slot::loaded(Fake::new(scripts))));
     shop.admission = Admission { concurrency: 2, queue: 1, ..Admission::default() };
     let fixed = tenant("fixed", Answer::Fixed(FixedResponse::text("x")));
-    let quiet = tenant("quiet", Answer::Program(Slot::loaded(Fake::new([("/", answer("x"))]))));
+    let mut quiet = tenant("quiet", Answer::Program(Slot::loaded(Fake::new([("/", answer("x"))]))));
+    quiet.isolation = Isolation::Connection;
     let table = Table::build([shop, fixed, quiet].map(Arc::new)).unwrap();
     let options = Options { verify_resets: VerifyResets::Always, ..Options::default() };
     Runtime::new(table, options)
 }
 
 fn begin(reactor: &Rc<Reactor>, uri: &str) -> Begun {
+    begin_for(&Client::new(), reactor, uri)
+}
+
+fn begin_for(client: &Client, reactor: &Rc<Reactor>, uri: &str) -> Begun {
     let (parts, ()) = http::Request::post(uri).body(()).unwrap().into_parts();
     let mut cx = Context::from_waker(Waker::noop());
-    reactor.begin(&mut cx, parts, |_, _| RequestBody::whole(Bytes::from_static(b"body")))
+    reactor.begin(&mut cx, client, parts, |_, _| RequestBody::whole(Bytes::from_static(b"body")))
 }
 
 fn serving(reactor: &Rc<Reactor>, uri: &str) -> Box<Serving> {
@@ -84,8 +89,9 @@ fn shared(sources: Sources) -> Shared {
     Shared { sources, series }
 }
 
-/// Makes everything happen that is counted. Two exchanges are left, of which one runs.
-fn provoke(runtime: &Arc<Runtime>) -> (Rc<Reactor>, [Box<Serving>; 3]) {
+/// Makes everything happen that is counted. Two exchanges are left, of which one runs, and a
+/// connection that holds a sandbox.
+fn provoke(runtime: &Arc<Runtime>) -> (Rc<Reactor>, [Box<Serving>; 3], Client) {
     let clock = Clock::default();
     let reactor = runtime.reactor(0, 1, Box::new(clock.clone()));
     let mut waiting = {
@@ -103,6 +109,8 @@ fn provoke(runtime: &Arc<Runtime>) -> (Rc<Reactor>, [Box<Serving>; 3]) {
     }
     begin(&reactor, "http://fixed.test/");
     begin(&reactor, "http://nobody.test/");
+    let client = Client::new();
+    begin_for(&client, &reactor, "http://quiet.test/");
     begin(&reactor, "http://quiet.test/");
     let also_running = serving(&reactor, "http://shop.test/slice");
     let mut late = serving(&reactor, "http://shop.test/");
@@ -113,7 +121,7 @@ fn provoke(runtime: &Arc<Runtime>) -> (Rc<Reactor>, [Box<Serving>; 3]) {
     let other = serving(&reactor, "http://shop.test/slice");
     let waits = serving(&reactor, "http://shop.test/");
     reactor.tick();
-    (reactor, [running, other, waits])
+    (reactor, [running, other, waits], client)
 }
 
 /// The value of a sample, by its name and labels as they stand in the text.

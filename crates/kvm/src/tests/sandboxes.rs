@@ -7,8 +7,8 @@ use std::{
 };
 
 use sandtide_engine::{
-    Exchange, ExchangeId, Fault, Limits, Outcome, Progress, RequestBody, Sandbox, Scrutiny, Slice,
-    Turn,
+    Exchange, ExchangeId, Fault, Limits, Next, Outcome, Progress, RequestBody, Sandbox, Scrutiny,
+    Slice, Turn,
 };
 
 use super::guests::{Quiet, guest, has_kvm, load};
@@ -114,7 +114,7 @@ fn a_sandbox_that_is_kept_goes_on_where_it_was() {
     let mut sandbox = program.spawn(Arc::new(Quiet)).unwrap();
     for expected in ["111111\n", "222221\n", "333331\n"] {
         assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), expected);
-        sandbox.keep().unwrap();
+        sandbox.keep(Next::Anyone).unwrap();
     }
     renew(&mut *sandbox);
     assert_eq!(serve(&mut *sandbox, TIME).0.unwrap(), "111111\n");

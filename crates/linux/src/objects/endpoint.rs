@@ -146,7 +146,7 @@ pub(crate) struct Connection {
     /// The guest has closed its end.
     pub(crate) guest_gone: bool,
     pub(crate) accepted: bool,
-    /// Bytes that the guest has read.
+    /// Bytes that the guest has read of the request at hand.
     pub(crate) read: u64,
     /// A call that waits until the host has taken what it has written so far.
     pub(crate) blocked: Option<Blocked>,

@@ -1,6 +1,6 @@
 //! How the sandboxes of a program get their requests: one of two ways.
 
-use sandtide_engine::{Console, EngineError, Turn};
+use sandtide_engine::{Console, EngineError, Next, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::{Direct, Machine, Parts, Served, Sockets};
@@ -101,10 +101,10 @@ impl Delivery {
     }
 
     /// The sandbox keeps its state: the next exchange goes on where this one has ended.
-    pub fn keep<M: Machine>(&mut self, machine: &mut M) {
+    pub fn keep<M: Machine>(&mut self, machine: &mut M, next: Next) {
         match self {
             Self::Direct(direct) => direct.keep(),
-            Self::Sockets(sockets) => sockets.keep(machine.parts().process),
+            Self::Sockets(sockets) => sockets.keep(machine.parts().process, next),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use http::Method;
 use sandtide_engine::{
-    BodyError, Console, EngineError, Exchange, Fault, Outcome, Progress, Response, Turn,
+    BodyError, Console, EngineError, Exchange, Fault, Next, Outcome, Progress, Response, Turn,
 };
 
 use super::{Machine, Served, Stop};
@@ -81,13 +81,16 @@ impl Sockets {
         (*own, *own_idle) == (listener, idle) && current.is_none()
     }
 
-    /// The next request gets a connection of its own: what the guest still wants to do to this one
-    /// is its own business.
-    pub(super) fn keep<C: Cpu>(&mut self, process: &mut Process<C>) {
-        if let Some(current) = self.current.take() {
-            process.hang_up(current.connection);
-        }
+    /// The next request of the same client goes on over this connection, if the guest keeps it. Others
+    /// get one of their own: what the guest still wants to do to this one is its own business.
+    pub(super) fn keep<C: Cpu>(&mut self, process: &mut Process<C>, next: Next) {
         self.idle = None;
+        let Some(Current { connection, body, .. }) = self.current.take() else { return };
+        if next == Next::SameClient && body == Body::Over && process.go_on(connection) {
+            self.idle = Some(connection);
+        } else {
+            process.hang_up(connection);
+        }
     }
 
     pub(super) fn run<M: Machine>(

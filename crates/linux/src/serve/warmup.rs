@@ -8,7 +8,7 @@ use std::{
 
 use http::{HeaderValue, Request, header};
 use sandtide_engine::{
-    Console, Exchange, ExchangeId, Fault, Outcome, Progress, RequestBody, Slice, Turn, Warmup,
+    Console, Exchange, ExchangeId, Fault, Next, Outcome, Progress, RequestBody, Slice, Turn, Warmup,
 };
 
 use super::{Delivery, Machine, Ready, Served, Unready, boot::wait};
@@ -47,7 +47,7 @@ pub(super) fn answer<M: Machine>(
             Progress::Waiting { .. } | Progress::Sliced => M::renew(bounds),
         }
     }
-    delivery.keep(machine);
+    delivery.keep(machine, Next::Anyone);
     match exchange.response.status() {
         Some(status) if status.is_server_error() => Err(Unready::Fault(Fault::Protocol(format!(
             "the warm-up request `GET {target}` was answered with status {}",

@@ -16,7 +16,7 @@ use std::{
 
 use super::fake;
 use sandtide_engine::RequestBody;
-use sandtide_runtime::{Begun, Reactor, Reply, Serving, Sleep, Timers, Whole};
+use sandtide_runtime::{Begun, Client, Reactor, Reply, Serving, Sleep, Timers, Whole};
 
 /// When a timer would go off, and whether it has.
 type Armed = (Instant, Rc<Cell<bool>>);
@@ -87,7 +87,7 @@ pub fn noop() -> Context<'static> {
 
 pub fn begin_at(reactor: &Rc<Reactor>, uri: &str) -> Begun {
     let (parts, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
-    reactor.begin(&mut noop(), parts, |_, _| RequestBody::empty())
+    reactor.begin(&mut noop(), &Client::new(), parts, |_, _| RequestBody::empty())
 }
 
 pub fn text(whole: &Whole) -> &str {

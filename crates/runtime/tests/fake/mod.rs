@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use sandtide_engine::{
-    BodyError, Console, EngineError, Events, Fault, Mismatch, Outcome, Program, ProgramId,
+    BodyError, Console, EngineError, Events, Fault, Mismatch, Next, Outcome, Program, ProgramId,
     Progress, Purpose, ResetError, Sandbox, Scrutiny, SpawnError, Stream, Translation, Trap,
     TrapCause, Turn, Usage,
 };
@@ -431,7 +431,7 @@ impl Sandbox for FakeSandbox {
         }
     }
 
-    fn keep(&mut self) -> Result<(), ResetError> {
+    fn keep(&mut self, _: Next) -> Result<(), ResetError> {
         assert!(self.is_over, "kept before the end");
         self.stats.keeps.fetch_add(1, SeqCst);
         self.renewed()
