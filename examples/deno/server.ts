@@ -7,5 +7,5 @@ Deno.serve({ port: 8000 }, async (request: Request) => {
   if (url.pathname === '/echo') {
     return new Response(request.body);
   }
-  return Response.json({ count, path: url.pathname });
+  return Response.json({ count, path: url.pathname, id: crypto.randomUUID() });
 });

@@ -210,6 +210,10 @@ class Sandbox {
 
   /** Waits for the first request as soon as there is nothing else to do. */
   async begin() {
+    if (globalThis.Deno && fs.existsSync(FILES + 'fresh.cjs')) {
+      // Others have been made to load it. Its numbers would repeat themselves else.
+      await import(FILES + 'fresh.cjs');
+    }
     await rehearse();
     process.on('beforeExit', () => this.#idle());
     this.#waitForIdle();

@@ -70,7 +70,8 @@ const handlers = {
   '/numbers': request => {
     const random = Buffer.from(context(request).random).toString('hex');
     const drawn = Buffer.from(crypto.getRandomValues(new Uint8Array(16))).toString('hex');
-    return new Response(`${random} ${drawn}`);
+    const fraction = Math.random();
+    return new Response(`${random} ${drawn} ${crypto.randomUUID()} ${fraction}`);
   },
   '/file': async () => new Response((await readFile('/proc/version', 'utf8')).slice(0, 5)),
   '/throws': () => {

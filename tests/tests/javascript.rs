@@ -1,8 +1,14 @@
 //! The SDK for JavaScript on Node, Deno and Bun: docs/javascript.md.
 
-use std::{collections::HashSet, fs, path::PathBuf, process::Command};
+use std::{
+    collections::HashSet,
+    fs,
+    io::Read as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
-use sandtide_tests::{Client, Curl, Request, Server, binary::top, guest::native, installed};
+use sandtide_tests::{Client, Curl, Log, Request, Server, binary::top, guest::native, installed};
 use serde_json::Value;
 
 /// The handler of `tests/guests/kitchen.mjs`, if there is KVM and the runtime.
@@ -34,6 +40,15 @@ fn counts(server: &Server, expected: impl Fn(u32) -> String) {
     let mut client: Client = server.connect();
     for number in 1..=5 {
         assert_eq!(client.ask(&Request::get("app", "/")).text(), expected(number));
+    }
+}
+
+fn never_repeats(server: &Server) {
+    let mut numbers = HashSet::new();
+    for _ in 0..20 {
+        for number in server.get("app", "/numbers").text().split(' ') {
+            assert!(numbers.insert(number.to_owned()), "{number} comes twice");
+        }
     }
 }
 
@@ -92,13 +107,7 @@ fn kitchen(server: &Server) {
     client.send(b"1\r\na\r\n0\r\n\r\n");
     assert_eq!(client.try_piece().expect("a piece"), b"went on");
 
-    let mut numbers = HashSet::new();
-    for _ in 0..20 {
-        for number in get("/numbers").text().split(' ') {
-            assert!(numbers.insert(number.to_owned()), "{number} comes twice");
-        }
-    }
-
+    never_repeats(server);
     for (path, said) in [
         ("/throws", "in the handler"),
         ("/no-response", "instead of a Response"),
@@ -125,7 +134,8 @@ fn on_node() {
 
 #[test]
 fn on_deno() {
-    let Some(server) = serve(installed("npm/bin/deno"), &["run", "-A"], &[], "") else { return };
+    let deno = installed("npm/bin/deno");
+    let Some(server) = serve(deno, &["run", "-A"], &[], "") else { return };
     kitchen(&server);
 }
 
@@ -133,6 +143,65 @@ fn on_deno() {
 fn on_bun() {
     let Some(server) = serve(installed("npm/bin/bun"), &[], &[], "") else { return };
     kitchen(&server);
+}
+
+#[test]
+fn numbers_that_warm_up_requests_have_drawn() {
+    let lines = "warmup = { requests = 5, paths = [\"/numbers\"] }";
+    let runtimes = [(node(), &[][..]), (installed("npm/bin/deno"), &["run", "-A"])];
+    for (runtime, before) in runtimes.into_iter().chain([(installed("npm/bin/bun"), &[][..])]) {
+        if let Some(server) = serve(runtime, before, &[], lines) {
+            never_repeats(&server);
+        }
+    }
+}
+
+/// The SDKs serve plain HTTP by themselves outside of a sandbox.
+#[test]
+fn outside_a_sandbox() {
+    if !sandtide_tests::has_tools(&["curl"]) {
+        return;
+    }
+    let module = top().join("sdk/js/sandtide.js");
+    let script = format!(
+        "import {{ context, serve }} from {module:?};\n\
+         serve(async request => new Response(`${{context(request).target}} ${{await request.text()}}`));"
+    );
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("hello.mjs");
+    fs::write(&file, script).expect("the directory is ours");
+    let python = top().join("sdk/python");
+    let say = "import sandtide\nsandtide.serve(lambda r: f'{r.target} {r.body().decode()}')";
+    let mut commands = vec![Command::new("python3")];
+    commands[0].args(["-c", say]).env("PYTHONPATH", python);
+    let deno = installed("npm/bin/deno");
+    for (runtime, before) in [(node(), None), (deno, Some("run")), (installed("npm/bin/bun"), None)]
+    {
+        let Some(runtime) = runtime else { continue };
+        commands.push(Command::new(runtime));
+        let last = commands.len() - 1;
+        commands[last].args(before).args(before.map(|_| "-A")).arg(&file);
+    }
+    for mut command in commands {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("there are free ports");
+        let address = probe.local_addr().expect("it has one");
+        drop(probe);
+        command.env("PORT", address.port().to_string()).stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let said = child.stderr.take().expect("it is piped");
+        let log = Log::of(said.chain(child.stdout.take().expect("it is piped")));
+        let is_said = |line: &str| line.contains(&address.port().to_string());
+        log.wait("it serves", is_said);
+        let url = format!("http://{address}/a?b=c");
+        let answer = Curl::new(&address.to_string(), &url).body("body").get();
+        assert_eq!((answer.status(), answer.text()), (200, "/a?b=c body"), "{command:?}");
+        child.kill().expect("it runs");
+        child.wait().expect("a child can be waited for");
+    }
 }
 
 #[test]
