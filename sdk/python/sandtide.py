@@ -159,8 +159,10 @@ def _flush():
 
 def _reseed(seed):
     """Generators were seeded before the snapshot, so they would repeat themselves."""
-    if "random" in sys.modules:
-        sys.modules["random"].seed(int.from_bytes(seed, "little"))
+    random = sys.modules.get("random")
+    # Where somebody else sees to it, that is another class.
+    if random is not None and type(random._inst) is random.Random:
+        random.seed(int.from_bytes(seed, "little"))
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed(list(struct.unpack("<8I", seed)))
