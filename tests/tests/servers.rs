@@ -101,6 +101,29 @@ fn node_is_served_within_the_default_limits_and_ended_beyond_them() {
     }
 }
 
+const NODE_WASM: &str = "
+const kept = [];
+require('http').createServer((request, response) => {
+  for (let at = 0; at < 4; at++) {
+    const memory = new WebAssembly.Memory({ initial: 16, maximum: 65536 });
+    memory.grow(at);
+    new Uint8Array(memory.buffer).fill(at, -65536);
+    kept.push(memory);
+  }
+  const sizes = kept.map(memory => memory.buffer.byteLength >> 16);
+  response.end(sizes.join(' '));
+}).listen(3000);
+";
+
+/// V8 reserves 10 GiB for each.
+#[test]
+fn node_has_several_web_assembly_memories_in_each_request() {
+    let node = found("node", &["-p", "process.execPath"]);
+    if let Some(server) = serve(node, NODE_WASM, "") {
+        (0..3).for_each(|_| assert_eq!(server.get("guest", "/").text(), "16 17 18 19"));
+    }
+}
+
 const PYTHON: &str = "
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 count = 0

@@ -3,6 +3,7 @@
 mod connections;
 mod files;
 mod fresh;
+mod held;
 mod hostile;
 mod memory;
 mod readiness;
