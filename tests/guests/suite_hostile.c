@@ -58,7 +58,12 @@ static uint64_t wild(void)
     case 3: return (uint64_t)(uintptr_t)victim + ((r >> 8) & 0x1fff);
     case 4: return (uint64_t)(uintptr_t)victim;
     case 5: return 0xffffffffull - ((r >> 8) & 0xfff);
+#ifdef __x86_64__
+    /* Stubs and page tables. */
+    case 6: return 0x1000000000ull + ((r >> 8) & 0x1fffff);
+#else
     case 6: return 0x100000000ull + ((r >> 8) & 0xffff);
+#endif
     case 7: return 1ull << ((r >> 8) & 63);
     case 8: return (1ull << 63) - ((r >> 8) & 0xf);
     case 9: return 4096 * ((r >> 8) & 0xffff);
@@ -167,6 +172,17 @@ static int is_left_out(uint64_t number)
     case SYS_accept4:
     case SYS_read:
     case SYS_readv:
+#ifdef __x86_64__
+    case SYS_poll:
+    case SYS_select:
+    case SYS_epoll_wait:
+    case SYS_accept:
+    case SYS_pause:
+    case SYS_alarm:
+    case SYS_fork:
+    case SYS_vfork:
+    case SYS_arch_prctl:
+#endif
         return 1;
     default:
         return 0;
@@ -199,11 +215,24 @@ static __attribute__((noinline)) int recurse(volatile int *above)
     return *above ? recurse(frame) + frame[0] : 0;
 }
 
+static void illegal(void)
+{
+#ifdef __x86_64__
+    __asm__ volatile("ud2");
+#else
+    __asm__ volatile("unimp");
+#endif
+}
+
 static void wild_stack(void)
 {
+#ifdef __x86_64__
+    __asm__ volatile("mov $-8, %rsp; push %rax; ud2");
+#else
     __asm__ volatile("li sp, -8\n"
                      "sd ra, 0(sp)\n"
                      "unimp");
+#endif
 }
 
 static void *starts_threads(void *nothing)
@@ -356,7 +385,7 @@ static void handle(const char *path, const char *query)
     else if (strcmp(path, "/header") == 0)
         bad_header(atoi(query));
     else if (strcmp(path, "/illegal") == 0)
-        __asm__ volatile("unimp");
+        illegal();
     else if (strcmp(path, "/stack") == 0)
         wild_stack();
     else

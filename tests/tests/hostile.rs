@@ -5,11 +5,22 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use sandtide_tests::{Client, Request, Run, Server, guest, log::field, sandtide};
+use sandtide_tests::{
+    Client, Request, Run, Server, binary::top, guest, guest::native, log::field, sandtide,
+};
 
 /// A server with the hostile guest and a neighbour of good manners.
 fn serve(lines: &str, limits: &str) -> Option<Server> {
-    let (hostile, neighbour) = (guest("suite_hostile.c")?, guest("suite_limits.c")?);
+    serve_program(&guest("suite_hostile.c")?, lines, limits)
+}
+
+/// The same with the guest in a virtual machine.
+fn serve_native(lines: &str, limits: &str) -> Option<Server> {
+    serve_program(&native(&top().join("tests/guests/suite_hostile.c"))?, lines, limits)
+}
+
+fn serve_program(hostile: &Path, lines: &str, limits: &str) -> Option<Server> {
+    let neighbour = guest("suite_limits.c")?;
     Some(Server::start(&format!(
         "[tenants.hostile]\nauthorities = \"hostile.test\"\nprogram = {hostile:?}\n{lines}\n\
          [tenants.hostile.limits]\n{limits}\n\
@@ -60,9 +71,15 @@ fn endless_recursion_has_a_bounded_backtrace() {
     assert!((2..200).contains(&backtrace.split(" < ").count()), "{report}");
 }
 
-/// Every seed is another attack; what is reached must be worth the name.
+/// On both engines.
 fn attacks(path: &str, seeds: u64, at_least: u64, limits: &str) {
-    let Some(mut server) = serve("", limits) else { return };
+    for server in [serve("", limits), serve_native("", limits)].into_iter().flatten() {
+        attack(server, path, seeds, at_least);
+    }
+}
+
+/// Every seed is another attack; what is reached must be worth the name.
+fn attack(mut server: Server, path: &str, seeds: u64, at_least: u64) {
     let mut done = 0;
     for seed in 1..=seeds {
         let response = server.get("hostile", &format!("{path}?{seed}"));
@@ -85,7 +102,8 @@ fn attacks(path: &str, seeds: u64, at_least: u64, limits: &str) {
 
 #[test]
 fn jumps_everywhere() {
-    attacks("/jump", 10, 10_000, "instructions = 100_000_000");
+    let Some(server) = serve("", "instructions = 100_000_000") else { return };
+    attack(server, "/jump", 10, 10_000);
 }
 
 #[test]
@@ -108,30 +126,33 @@ fn all_wild_system_calls() {
 #[test]
 fn a_thread_bomb_hurts_nobody_else() {
     let limits = "threads = 32\nwall_time = \"500 ms\"";
-    let Some(mut server) = serve("", limits) else { return };
-    let mut bomber = server.connect();
-    bomber.send(&Request::get("hostile", "/threads").bytes());
-    for _ in 0..20 {
-        the_neighbour_is_fine(&server);
+    for mut server in [serve("", limits), serve_native("", limits)].into_iter().flatten() {
+        let mut bomber = server.connect();
+        bomber.send(&Request::get("hostile", "/threads").bytes());
+        for _ in 0..20 {
+            the_neighbour_is_fine(&server);
+        }
+        let response = bomber.response("GET");
+        assert!([502, 504].contains(&response.status()), "{response:?}");
+        assert_eq!(server.get("hostile", "/ok").text(), "ok");
+        we_did_not_break(&mut server);
     }
-    let response = bomber.response("GET");
-    assert!([502, 504].contains(&response.status()), "{response:?}");
-    assert_eq!(server.get("hostile", "/ok").text(), "ok");
-    we_did_not_break(&mut server);
 }
 
 #[test]
 fn a_storm_of_timers_and_events_hurts_nobody_else() {
-    let Some(mut server) = serve("", "wall_time = \"500 ms\"") else { return };
-    let mut stormer = server.connect();
-    stormer.send(&Request::get("hostile", "/storm").bytes());
-    for _ in 0..20 {
-        the_neighbour_is_fine(&server);
+    let limits = "wall_time = \"500 ms\"";
+    for mut server in [serve("", limits), serve_native("", limits)].into_iter().flatten() {
+        let mut stormer = server.connect();
+        stormer.send(&Request::get("hostile", "/storm").bytes());
+        for _ in 0..20 {
+            the_neighbour_is_fine(&server);
+        }
+        let response = stormer.response("GET");
+        assert_eq!(response.status(), 504, "{response:?}");
+        assert_eq!(server.get("hostile", "/ok").text(), "ok");
+        we_did_not_break(&mut server);
     }
-    let response = stormer.response("GET");
-    assert_eq!(response.status(), 504, "{response:?}");
-    assert_eq!(server.get("hostile", "/ok").text(), "ok");
-    we_did_not_break(&mut server);
 }
 
 #[test]
