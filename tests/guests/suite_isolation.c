@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -281,6 +282,12 @@ static __thread uint64_t tls[64] = {[0 ... 63] = 77};
 static pthread_key_t key;
 static char stdout_buffer[4096];
 
+/* What Linux keeps for a process beside all this. */
+struct own {
+    struct rlimit files;
+    uint64_t robust, gs;
+};
+
 static struct {
     char *brk;
     char *next_map;
@@ -291,7 +298,10 @@ static struct {
     char *hole;
     char *argument;
     char name[16];
+    struct own own;
 } boot;
+
+static struct own what_is_own(void);
 
 static uint64_t *map(size_t size)
 {
@@ -338,6 +348,7 @@ static void set_up(char **arguments)
     need(pthread_key_create(&key, NULL) == 0, "pthread_key_create");
     setvbuf(stdout, stdout_buffer, _IOFBF, sizeof(stdout_buffer));
     need(getcwd(boot.cwd, sizeof(boot.cwd)) != NULL, "getcwd");
+    boot.own = what_is_own();
     boot.mask = umask(022);
     umask(boot.mask);
     boot.argument = arguments[0];
@@ -938,11 +949,40 @@ static const char *probe_directory(uint64_t masked)
     return umask(0) == boot.mask ? CLEAN : dirty("the umask has changed");
 }
 
+/* Of x86-64; elsewhere there is none. */
+static void set_gs(uint64_t base)
+{
+#ifdef __x86_64__
+    syscall(SYS_arch_prctl, 0x1001, base);
+#else
+    (void)base;
+#endif
+}
+
+static struct own what_is_own(void)
+{
+    struct own own = {0};
+    size_t length;
+    getrlimit(RLIMIT_NOFILE, &own.files);
+    syscall(SYS_get_robust_list, 0, &own.robust, &length);
+#ifdef __x86_64__
+    syscall(SYS_arch_prctl, 0x1004, &own.gs);
+#endif
+    return own;
+}
+
 static void plant_process(uint64_t secret)
 {
     char name[16];
     snprintf(name, sizeof(name), "%08x", (unsigned)secret);
     prctl(PR_SET_NAME, name);
+    struct rlimit files = {.rlim_cur = 50, .rlim_max = 50};
+    setrlimit(RLIMIT_NOFILE, &files);
+    syscall(SYS_set_robust_list, &secret, 24);
+    int memory = (int)syscall(SYS_memfd_create, "secret", 0);
+    if (memory >= 0 && write(memory, &secret, 8) == 8)
+        dup2(memory, 41);
+    set_gs(secret & 0xffffffff);
 }
 
 static const char *probe_process(uint64_t masked)
@@ -951,7 +991,14 @@ static const char *probe_process(uint64_t masked)
     (void)masked;
     if (prctl(PR_GET_NAME, name) || strcmp(name, boot.name))
         return dirty("the name of the thread has changed");
-    return CLEAN;
+    struct own now = what_is_own();
+    if (now.files.rlim_cur != boot.own.files.rlim_cur || now.files.rlim_max != boot.own.files.rlim_max)
+        return dirty("a limit has changed");
+    if (now.robust != boot.own.robust)
+        return dirty("the list of robust futexes has changed");
+    if (now.gs != boot.own.gs)
+        return dirty("the base of a segment has changed");
+    return fcntl(41, F_GETFD) == -1 ? CLEAN : dirty("memory has a descriptor");
 }
 
 static void plant_environment(uint64_t secret)

@@ -235,7 +235,7 @@ fn nothing_is_left_after_an_exit() {
 }
 
 fn nothing_is_left_after_a_deadline() {
-    let limits = "wall_time = \"300 ms\"\ninstructions = 100_000_000_000";
+    let limits = "wall_time = \"500 ms\"\ninstructions = 100_000_000_000";
     nothing_is_left_after("deadline", limits, faulted(504, "deadline"));
 }
 
