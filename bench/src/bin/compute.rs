@@ -79,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         env: Vec::new(),
         reseed: false,
         files: Vec::new(),
+        network: None,
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate,

@@ -112,7 +112,7 @@ fn block(
         for location in fault.backtrace() {
             let _ = writeln!(text, "    at {}", printable(&location.to_string()));
         }
-        if let Some(Usage { instructions, pages_written, calls, exits }) = usage {
+        if let Some(Usage { instructions, pages_written, calls, exits, .. }) = usage {
             let _ = write!(
                 text,
                 "  used: {instructions} instructions, {pages_written} pages written, {calls} calls"

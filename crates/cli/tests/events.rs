@@ -43,6 +43,7 @@ fn load(source: &str) -> Option<Arc<dyn Program>> {
                 env: Vec::new(),
                 reseed: false,
                 files: Vec::new(),
+                network: None,
                 path: "/program".to_owned(),
                 directory: "/".to_owned(),
                 translate: Translate::default(),

@@ -38,6 +38,7 @@ const SCRATCH: RangeInclusive<u64> = 0..=4 << 30;
 /// Three are open when a program starts.
 const DESCRIPTORS: RangeInclusive<u32> = 3..=65_536;
 const THREADS: RangeInclusive<u32> = 1..=4096;
+const CONNECTIONS: RangeInclusive<u32> = 0..=65_536;
 const TRANSLATE_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 30;
 const LOG_LINES: RangeInclusive<u32> = 1..=1_000_000;
 const LOG_BYTES: RangeInclusive<u32> = 1..=1 << 30;
@@ -129,6 +130,15 @@ section! {
         /// threads alive at a time
         threads: u32 = 16, integer(THREADS),
             exceeded: system_call("nothing; the system call fails with `EAGAIN`");
+        /// connections of one sandbox to the outside at a time
+        connections: u32 = 16, integer(CONNECTIONS),
+            exceeded: system_call("nothing; `connect` fails with `EADDRNOTAVAIL`");
+        /// connections of all sandboxes of the tenant to the outside at a time
+        connections_total: u32 = 256, integer(CONNECTIONS), exceeded: Exceeded {
+            answer: "nothing; `connect` fails with `EADDRNOTAVAIL`",
+            error: "",
+            log: "`denied`, with the limit",
+        };
         /// files in the private scratch area, which vanishes at reset
         scratch: u64 = 8 << 20, size(SCRATCH),
             exceeded: system_call("nothing; the system call fails with `ENOSPC`");
@@ -162,6 +172,8 @@ impl LimitKeys {
             request_body: self.request_body,
             descriptors: self.descriptors,
             threads: self.threads,
+            connections: self.connections,
+            connections_total: self.connections_total,
             scratch: self.scratch,
             translate_time: self.translate_time,
             translate_size: self.translate_size,

@@ -1,8 +1,11 @@
 //! A tenant's program, and what it may have.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Component, Path, PathBuf},
+};
 
-use sandtide_engine::{FileGrant, Translate};
+use sandtide_engine::{EgressRule, FileGrant, Translate, host_name};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -30,6 +33,10 @@ pub struct Program {
     pub files: Vec<FileGrant>,
     /// `libraries`: whether a dynamically linked program may read the machine's. Default yes.
     pub libraries: bool,
+    /// `egress`: what it may connect to. Default nothing.
+    pub egress: Vec<EgressRule>,
+    /// `hosts`: addresses of names, which the host's resolver is not asked for. Default none.
+    pub hosts: Vec<(String, IpAddr)>,
     /// `directory`: the working directory that it starts in. Default `/`.
     pub directory: String,
     /// `translate`: whether its code is translated to code of the host.
@@ -60,6 +67,15 @@ section! {
         /// its libraries and the public data of its packages ([Programs for x86-64](kvm.md)). Other
         /// programs get nothing by this
         libraries: bool = true, boolean();
+        /// whom the program may connect to, over TCP: a name and a port, `"*.example.com:443"` for all
+        /// names below one, an address and a port, or a range of addresses (`"10.0.0.0/8:5432"`). The
+        /// host looks names up; one that has a private address leads there only if that address is
+        /// named too ([Egress](egress.md))
+        egress: Vec<EgressRule> = Vec::new(), array(egress_rule(), ("host and port", "hosts and ports"));
+        /// addresses of names, which are not looked up then. Such an address is the operator's own
+        /// word: it may be a private one
+        hosts: Vec<(String, IpAddr)> = Vec::new(),
+            entries("table, name to IP address", host, |(name, _)| name);
         /// the working directory that the program starts in: a path as the program sees it
         directory: String = "/".to_owned(), guest_path();
         /// whether the program's code is translated to code of the host, or interpreted
@@ -69,8 +85,21 @@ section! {
 
 impl ProgramKeys {
     pub fn program(self, file: PathBuf) -> Program {
-        let Self { engine, args, env, reseed, files, libraries, directory, translate } = self;
-        Program { file, engine, args, env, reseed, files, libraries, directory, translate }
+        let Self { engine, args, env, reseed, files, libraries, .. } = self;
+        let Self { egress, hosts, directory, translate, .. } = self;
+        Program {
+            file,
+            engine,
+            args,
+            env,
+            reseed,
+            files,
+            libraries,
+            egress,
+            hosts,
+            directory,
+            translate,
+        }
     }
 }
 
@@ -84,6 +113,8 @@ impl ProgramLayer {
             ("reseed", self.reseed.as_ref().map(|key| key.place)),
             ("files", self.files.as_ref().map(|key| key.place)),
             ("libraries", self.libraries.as_ref().map(|key| key.place)),
+            ("egress", self.egress.as_ref().map(|key| key.place)),
+            ("hosts", self.hosts.as_ref().map(|key| key.place)),
             ("directory", self.directory.as_ref().map(|key| key.place)),
             ("translate", self.translate.as_ref().map(|key| key.place)),
         ];
@@ -136,6 +167,29 @@ fn variable(name: Placed<String>, value: &Value<'_>) -> Result<(String, String),
 /// Whether a text can be the name of an environment variable.
 pub fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// Whom a program may connect to.
+fn egress_rule() -> Parsed<EgressRule> {
+    parsed("host and port", |value| {
+        let text = value.string_without_nul()?;
+        let rule = text.parse::<EgressRule>();
+        rule.map_err(|error| value.mistake(&error).hint(error.hint()))
+    })
+}
+
+fn host(name: Placed<String>, value: &Value<'_>) -> Result<(String, IpAddr), Mistake> {
+    let Placed { value: name, place } = name;
+    let Some(known) = host_name(&name) else {
+        let message = format!("`{name}` is not a host name");
+        return Err(Mistake::new(place, message).hint("write a name, such as `\"db.internal\"`"));
+    };
+    let text = value.string_without_nul()?;
+    let address = text.parse().map_err(|_| {
+        let mistake = value.mistake(format_args!("`{text}` is not an IP address"));
+        mistake.hint("write an address, such as `\"10.0.0.5\"`")
+    })?;
+    Ok((known, address))
 }
 
 /// A path as the guest sees it.

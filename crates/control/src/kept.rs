@@ -13,7 +13,7 @@ use sandtide_snapshot::{About, Origin, SnapshotFile, Unusable, WriteError, write
 
 use crate::{
     choose,
-    load::{LoadFailed, Made, load_source, source},
+    load::{LoadFailed, Made, load_source, network, source},
     table::tenant_log,
     warm::warm,
 };
@@ -177,6 +177,7 @@ pub(crate) fn restore(
     about.check(&engine.conditions()?).map_err(RestoreFailed::from)?;
     about.program.check().map_err(RestoreFailed::from)?;
     let mut kept = file.kept();
+    kept.source.network = Some(network(tenant, spec));
     kept.limits = limits(&about.recipe.limits, &tenant.limits)?;
     let program = engine.restore(&kept)?;
     file.check_pages().map_err(RestoreFailed::from)?;

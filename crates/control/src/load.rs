@@ -12,7 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use sandtide_config::{Program as Spec, Serves, Tenant};
-use sandtide_engine::{Engine, Fault, Limits, LoadError, Program, ProgramSource, Warmup};
+use sandtide_egress::{Denied, Lookups, Policy, Way};
+use sandtide_engine::{Engine, Fault, Limits, LoadError, Network, Program, ProgramSource, Warmup};
 use sandtide_runtime::{AttendedError, HandOverError, TenantLog};
 use sandtide_snapshot::is_snapshot;
 
@@ -23,6 +24,9 @@ use crate::{
     table::{Content, constant, tenant_log},
     warm::{self, WarmError, warm},
 };
+
+/// The target of log events about what guests may not reach.
+const EGRESS_TARGET: &str = "sandtide::egress";
 
 /// Why a tenant's program cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -193,6 +197,7 @@ pub(crate) fn source(
         env: spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         reseed: spec.reseed,
         files,
+        network: Some(network(tenant, spec)),
         directory: spec.directory.clone(),
         translate: spec.translate,
         warmup: Warmup {
@@ -216,6 +221,17 @@ pub(crate) fn load_source(
 /// An engine that panics must not take the other tenants with it.
 fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, LoadFailed> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| LoadFailed::Panicked)
+}
+
+/// The way out of a tenant's sandboxes, as far as it may go.
+pub(crate) fn network(tenant: &Tenant, spec: &Spec) -> Arc<dyn Network> {
+    let policy = Policy::new(spec.egress.clone(), spec.hosts.clone());
+    let name: Arc<str> = tenant.name.as_str().into();
+    let tell = move |denied: Denied| {
+        let Denied { what, reason, suppressed } = denied;
+        tracing::warn!(target: EGRESS_TARGET, tenant = %name, %what, %reason, suppressed, "denied");
+    };
+    Arc::new(Way::new(policy, Lookups::of_host(), tenant.limits.connections_total, tell))
 }
 
 /// Whether a first-use tenant's file is there and some engine takes it for its own. Reads no more

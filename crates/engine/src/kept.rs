@@ -109,10 +109,23 @@ impl Recipe {
         Self { name, path, args, env, reseed, files, directory, warmup, limits: limits.clone() }
     }
 
-    /// A source without an image.
+    /// A source without an image, and without a way out.
     pub fn source(&self) -> ProgramSource {
         let Self { name, path, args, env, reseed, files, directory, warmup, .. } = self.clone();
         let (image, translate) = (Bytes::new(), Translate::default());
-        ProgramSource { name, image, path, args, env, reseed, files, directory, translate, warmup }
+        let network = None;
+        ProgramSource {
+            name,
+            image,
+            path,
+            args,
+            env,
+            reseed,
+            files,
+            network,
+            directory,
+            translate,
+            warmup,
+        }
     }
 }

@@ -17,12 +17,14 @@
 
 mod body;
 mod console;
+mod egress;
 mod engine;
 mod exchange;
 mod fault;
 mod isolation;
 mod kept;
 mod limits;
+mod network;
 mod profile;
 mod response;
 mod source;
@@ -31,6 +33,7 @@ mod verify;
 
 pub use body::{BodyError, BodySource, Frame, RequestBody};
 pub use console::{Console, Stream};
+pub use egress::{EgressRule, EgressRuleError, EgressTarget, host_name};
 pub use engine::{
     Engine, EngineError, Events, LoadError, Outcome, Program, Progress, ResetError, Sandbox,
     SpawnError, Turn,
@@ -41,7 +44,8 @@ pub use exchange::{
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use isolation::{Isolation, Next};
 pub use kept::{Condition, KeepError, Kept, Recipe, ToKeep};
-pub use limits::{Limits, Slice, Usage};
+pub use limits::{Limits, Slice, Traffic, Usage};
+pub use network::{Link, Lookup, Network, NetworkError};
 pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
 pub use source::{FileGrant, ProgramId, ProgramSource, Translate, Warmup};

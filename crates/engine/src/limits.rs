@@ -31,6 +31,10 @@ pub struct Limits {
     pub descriptors: u32,
     /// Threads alive at a time.
     pub threads: u32,
+    /// Connections of one sandbox to the outside at a time.
+    pub connections: u32,
+    /// Connections of all sandboxes of the tenant to the outside at a time.
+    pub connections_total: u32,
     /// Bytes of files in the scratch area.
     pub scratch: u64,
     /// Processor time to translate the program. What is not translated by then is interpreted.
@@ -52,6 +56,8 @@ impl Default for Limits {
             request_body: 16 << 20,
             descriptors: 64,
             threads: 16,
+            connections: 16,
+            connections_total: 256,
             scratch: 8 << 20,
             translate_time: Duration::from_secs(10),
             translate_size: 64 << 20,
@@ -70,4 +76,19 @@ pub struct Usage {
     pub calls: u64,
     /// How often the guest has come out of its virtual machine; 0 for an engine that has none.
     pub exits: u64,
+    /// What went to the outside and came from there.
+    pub traffic: Traffic,
+}
+
+/// What one exchange had to do with the outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections that were refused because the tenant may not have them.
+    pub denied: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
+    /// Bytes that came.
+    pub received: u64,
 }

@@ -1,9 +1,11 @@
 //! What a program is made from.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+use crate::Network;
 
 /// A read-only view of a host directory or file that a guest may have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,6 +36,8 @@ pub struct ProgramSource {
     pub reseed: bool,
     /// The files that it may read.
     pub files: Vec<FileGrant>,
+    /// The way out of its sandboxes; without one, all of the outside is refused.
+    pub network: Option<Arc<dyn Network>>,
     /// The working directory that it starts in, an absolute guest path: `/` as a rule.
     pub directory: String,
     /// Whether its code is translated. Engines that run programs as they are ignore it.

@@ -123,6 +123,7 @@ pub(crate) fn restore(kept: &Kept) -> Result<Arc<KvmProgram>, LoadError> {
         stack: DEFAULT_STACK,
         hardware: Hardware::default(),
         directory: &kept.source.directory,
+        network: kept.source.network.as_ref(),
     };
     let process = Process::restore(&process, &setup).map_err(|error| match error {
         RestoreError::Start(error) => error.into_load_error(&kept.limits),

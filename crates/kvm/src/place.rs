@@ -120,6 +120,7 @@ pub(crate) fn place(source: &ProgramSource, limits: &Limits) -> Result<Placed, L
         stack: DEFAULT_STACK,
         hardware: hardware(&host)?,
         directory: &source.directory,
+        network: source.network.as_ref(),
     };
     let cpu = Registers::new(entry);
     let process = Process::start(&layout, &setup, cpu, &mut memory, &mut random)

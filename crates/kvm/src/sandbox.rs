@@ -49,6 +49,7 @@ impl KvmSandbox {
             self.program.count_unknown(self.machine.process.take_unknown_calls());
         }
         self.machine.clear_counts();
+        self.machine.process.clear_traffic();
     }
 }
 
@@ -105,6 +106,7 @@ impl Sandbox for KvmSandbox {
             pages_written: self.machine.memory.written_pages() as u64,
             calls: self.machine.calls,
             exits: self.machine.exits,
+            traffic: self.machine.process.traffic(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use rand::RngCore;
 
-use crate::{Cpu, Process, files::flags, kernel::Kernel, vfs::Node};
+use crate::{Cpu, Process, files::flags, kernel::Kernel, objects::Far, vfs::Node};
 
 /// Answers that hold until the next call of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Kernel {
         let index = self.sent_to?;
         let connection = self.objects.endpoints.get(index).ok()?.connection()?;
         let is_open = !connection.guest_gone && !connection.reads_no_more;
-        if connection.host_gone || !is_open || connection.own_peer().is_some() {
+        if connection.host_gone || !is_open || connection.far != Far::Host {
             return None;
         }
         let (fd, description) = self.files.descriptors().find(

@@ -27,12 +27,13 @@ pub struct Connection(usize);
 impl Kernel {
     /// Whether something that the host may do can wake a thread.
     pub(crate) fn may_hear_from_host(&self) -> bool {
-        self.objects.endpoints.iter().any(|(_, socket)| {
-            let is_open = socket
-                .connection()
-                .is_some_and(|connection| connection.far == Far::Host && !connection.host_gone);
-            is_open || socket.listening().is_some()
-        })
+        !self.outside.is_empty()
+            || self.objects.endpoints.iter().any(|(_, socket)| {
+                let is_open = socket
+                    .connection()
+                    .is_some_and(|connection| connection.far == Far::Host && !connection.host_gone);
+                is_open || socket.listening().is_some()
+            })
     }
 
     fn guest_end(&self, connection: Connection) -> Option<&Guest> {

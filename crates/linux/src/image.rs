@@ -1,6 +1,8 @@
 //! What a process is started from.
 
-use sandtide_engine::{FileGrant, Limits, LoadError};
+use std::sync::Arc;
+
+use sandtide_engine::{FileGrant, Limits, LoadError, Network};
 
 use crate::Protection;
 
@@ -56,6 +58,8 @@ pub struct ProcessSetup<'a> {
     pub hardware: Hardware,
     /// The working directory that it starts in, an absolute guest path.
     pub directory: &'a str,
+    /// The way out; without one, all of the outside is refused.
+    pub network: Option<&'a Arc<dyn Network>>,
 }
 
 /// What the auxiliary vector says of the processor.

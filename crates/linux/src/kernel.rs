@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use sandtide_engine::Limits;
+use sandtide_engine::{Limits, Network};
 
 use crate::{
-    Architecture, Host, MemoryError, files::Files, fresh::Fresh, objects::Objects, pause::Pause,
-    process_id::ProcessId, reads::Reads, signals::Signals, space::AddressSpace, threads::Threads,
-    tracked::Tracked, vfs::Mounts, vfs::Scratch,
+    Architecture, Host, MemoryError, files::Files, fresh::Fresh, objects::Objects,
+    outside::Outside, pause::Pause, process_id::ProcessId, reads::Reads, signals::Signals,
+    space::AddressSpace, threads::Threads, tracked::Tracked, vfs::Mounts, vfs::Scratch,
 };
 
 /// The user and group id that every guest sees as its own.
@@ -30,6 +30,8 @@ pub(crate) struct Kernel {
     pub(crate) output: bool,
     /// The connection that the host has last sent to. No part of a snapshot.
     pub(crate) sent_to: Option<usize>,
+    /// What it is connected to outside. No part of a snapshot either.
+    pub(crate) outside: Outside,
     /// The files that it has looked at. No part of a snapshot either.
     pub(crate) reads: Reads,
     pub(crate) scratch: Tracked<Scratch>,
@@ -48,6 +50,8 @@ pub(crate) struct Fixed {
     /// The arguments, each followed by a NUL.
     pub(crate) command_line: Vec<u8>,
     pub(crate) mounts: Mounts,
+    /// The way out, if there is one.
+    pub(crate) network: Option<Arc<dyn Network>>,
 }
 
 /// The arguments of a system call.
@@ -149,6 +153,7 @@ impl Kernel {
     /// Restores what has changed. True if the threads have.
     pub(crate) fn reset_from(&mut self, snapshot: &Self) -> bool {
         (self.output, self.sent_to) = (false, None);
+        self.outside.clear();
         self.space.reset_from(&snapshot.space);
         self.files.reset_from(&snapshot.files);
         self.objects.reset_from(&snapshot.objects);

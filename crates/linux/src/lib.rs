@@ -37,6 +37,7 @@ mod image;
 mod kernel;
 mod memory;
 mod objects;
+mod outside;
 mod pause;
 mod process;
 mod process_id;

@@ -18,7 +18,7 @@ use crate::{
 /// A guest process.
 ///
 /// Holds everything that a reset must restore, except memory, which is the engine's. A clone is a
-/// snapshot. Exactly one thread is the *running* one; its registers are [`Process::cpu`].
+/// snapshot, without connections to the outside. Exactly one thread is the *running* one; its registers are [`Process::cpu`].
 #[derive(Debug)]
 pub struct Process<C: Cpu> {
     pub(crate) kernel: Kernel,
@@ -30,7 +30,9 @@ pub struct Process<C: Cpu> {
 
 impl<C: Cpu> Clone for Process<C> {
     fn clone(&self) -> Self {
-        Self { kernel: self.kernel.clone(), cpus: self.cpus.clone(), unknown: BTreeMap::new() }
+        let mut kernel = self.kernel.clone();
+        kernel.forget_links();
+        Self { kernel, cpus: self.cpus.clone(), unknown: BTreeMap::new() }
     }
 }
 

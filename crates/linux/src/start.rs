@@ -12,6 +12,7 @@ use crate::{
     guest,
     kernel::{Fixed, Kernel, UID},
     objects::Objects,
+    outside::Outside,
     pause::Pause,
     process_id::{self, ProcessId},
     reads::Reads,
@@ -138,6 +139,7 @@ pub(crate) fn start(
         fresh: Fresh::default(),
         output: false,
         sent_to: None,
+        outside: Outside::default(),
         reads: Reads::begin(),
         scratch: Tracked::new(Scratch::new(setup.limits.scratch)),
         signals: Tracked::new(Signals::default()),
@@ -158,6 +160,7 @@ impl Fixed {
             limits: setup.limits.clone(),
             stack,
             libraries,
+            network: setup.network.cloned(),
             mounts: Mounts::open(setup.files, &absolute(setup.program), libraries, setup.reseed)?,
             command_line: setup.args.iter().flat_map(|arg| terminated(arg)).collect(),
         })

@@ -240,17 +240,19 @@ table! {
         riscv_flush_icache => identity::nothing, "Code is never modified in place.";
     }
     "Sockets" {
-        socket => network::socket, "`SOCK_STREAM` of `AF_INET`, `AF_INET6`, `AF_UNIX`. Other kinds are `EACCES`: egress is denied. Other families are `EAFNOSUPPORT`.";
+        socket => network::socket, "`SOCK_STREAM` of `AF_INET`, `AF_INET6`, `AF_UNIX`; `SOCK_DGRAM` of the first two. Other kinds are `EACCES`, other families `EAFNOSUPPORT`.";
         socketpair => socket::socketpair, "`AF_UNIX` streams, datagrams and sequenced packets; holds 64 KiB and 256 messages each way.";
         bind => network::bind, "Any address, port and path; port 0 becomes a free one. Nothing is opened on the host, and no file is made for a path.";
         listen => network::listen, "Connections come from the host, for requests: one at a time, whatever the backlog.";
         accept => network::accept, "The client seems to be on the same machine.";
         accept4 => network::accept4, "As `accept`. `SOCK_NONBLOCK`, `SOCK_CLOEXEC`.";
-        connect => network::connect, "To a listener of the guest itself, at a loopback address or a Unix path. Egress is denied: `EACCES`.";
-        sendto => network::sendto, "`MSG_DONTWAIT`, `MSG_NOSIGNAL`; without an address. A connection holds 64 KiB each way.";
-        recvfrom => network::recvfrom, "`MSG_PEEK`, `MSG_DONTWAIT`, `MSG_WAITALL`; of a pair also `MSG_TRUNC`.";
+        connect => network::connect, "To a listener of the guest itself, at a loopback address or a Unix path, or else to the outside, as far as `egress` allows: what it does not is `EACCES`, a loopback address `ECONNREFUSED`, one connection too many `EADDRNOTAVAIL`. Of datagrams any IPv4 address.";
+        sendto => network::sendto, "`MSG_DONTWAIT`, `MSG_NOSIGNAL`; over connections without an address. A connection holds 64 KiB each way. Datagrams go to the resolver only (`EACCES`), 4 KiB at most.";
+        recvfrom => network::recvfrom, "`MSG_PEEK`, `MSG_DONTWAIT`, `MSG_WAITALL`; of messages also `MSG_TRUNC`.";
         sendmsg => network::sendmsg, "As `sendto`. No descriptors or credentials (`EOPNOTSUPP`).";
         recvmsg => network::recvmsg, "As `recvfrom`.";
+        sendmmsg => network::sendmmsg, "As `sendmsg`; at most 1024 messages.";
+        recvmmsg => network::recvmmsg, "As `recvmsg`: waits for the first message only. No time-out.";
         getsockopt => network::getsockopt, "What was set; `SO_TYPE`, `SO_DOMAIN`, `SO_PROTOCOL`, `SO_ERROR`, `SO_ACCEPTCONN`, `SO_SNDBUF`, `SO_RCVBUF`, `SO_PEERCRED`.";
         setsockopt => network::setsockopt, "`SO_RCVTIMEO` and `SO_SNDTIMEO` are obeyed; of a pair they are `ENOPROTOOPT`. What else servers set is accepted and has no effect; the rest is `ENOPROTOOPT`.";
         getsockname => network::getsockname, "The ends of a pair have no name.";

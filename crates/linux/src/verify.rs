@@ -30,6 +30,7 @@ impl Kernel {
             fresh,
             output,
             sent_to,
+            outside,
             scratch,
             signals,
             reads: _,
@@ -43,6 +44,7 @@ impl Kernel {
             ("process id", *pid == snapshot.pid.clone()),
             ("memory that is kept fresh", *fresh == snapshot.fresh.clone()),
             ("notes for the host", !*output && sent_to.is_none()),
+            ("connections to the outside", outside.is_empty()),
             ("scratch files", **scratch == *snapshot.scratch),
             ("signals", **signals == *snapshot.signals),
         ];

@@ -75,6 +75,7 @@ pub(crate) fn place_with(
         stack: DEFAULT_STACK,
         hardware: Hardware { capabilities: HARDWARE, ..Hardware::default() },
         directory: &source.directory,
+        network: source.network.as_ref(),
     };
     let cpu = Cpu::new(image.entry);
     let process = Process::start(&image.layout(), &setup, cpu, &mut memory, &mut random)

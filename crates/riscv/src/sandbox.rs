@@ -91,6 +91,7 @@ impl Sandbox for RiscvSandbox {
             pages_written: self.machine.memory.0.written_pages() as u64,
             calls: self.machine.calls,
             exits: 0,
+            traffic: self.machine.process.traffic(),
         }
     }
 
@@ -105,5 +106,6 @@ impl RiscvSandbox {
             self.program.count_unknown(self.machine.process.take_unknown_calls());
         }
         self.machine.clear_counts();
+        self.machine.process.clear_traffic();
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sandtide_engine::Fault;
+use sandtide_engine::{Fault, Traffic};
 
 use crate::record::{Refused, Spent};
 
@@ -97,6 +97,14 @@ pub struct Measures<T> {
     pub calls: T,
     /// How often guests came out of their virtual machines.
     pub exits: T,
+    /// Connections that guests made to the outside.
+    pub egress_connections: T,
+    /// Connections to the outside that were refused because the tenant may not have them.
+    pub egress_denied: T,
+    /// Bytes that guests sent to the outside.
+    pub egress_sent: T,
+    /// Bytes that came to guests from the outside.
+    pub egress_received: T,
     /// Nanoseconds in which guests ran.
     pub cpu_ns: T,
     /// Bytes of request bodies that guests read.
@@ -156,6 +164,10 @@ impl<T> Measures<T> {
             pages_written: f(&self.pages_written, &other.pages_written),
             calls: f(&self.calls, &other.calls),
             exits: f(&self.exits, &other.exits),
+            egress_connections: f(&self.egress_connections, &other.egress_connections),
+            egress_denied: f(&self.egress_denied, &other.egress_denied),
+            egress_sent: f(&self.egress_sent, &other.egress_sent),
+            egress_received: f(&self.egress_received, &other.egress_received),
             cpu_ns: f(&self.cpu_ns, &other.cpu_ns),
             bytes_in: f(&self.bytes_in, &other.bytes_in),
             bytes_out: f(&self.bytes_out, &other.bytes_out),
@@ -180,6 +192,14 @@ impl Counters {
         self.pages_written.add(spent.usage.pages_written);
         self.calls.add(spent.usage.calls);
         self.exits.add(spent.usage.exits);
+        let Traffic { connections, denied, sent, received } = spent.usage.traffic;
+        // Few guests have anything to do with the outside.
+        if connections + denied + sent + received > 0 {
+            self.egress_connections.add(connections);
+            self.egress_denied.add(denied);
+            self.egress_sent.add(sent);
+            self.egress_received.add(received);
+        }
         self.cpu_ns.add(nanoseconds(spent.cpu));
         self.bytes_in.add(spent.bytes_in);
         self.bytes_out.add(spent.bytes_out);

@@ -136,6 +136,7 @@ pub(crate) fn source(image: Vec<u8>) -> ProgramSource {
         env: Vec::new(),
         reseed: false,
         files: Vec::new(),
+        network: None,
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate: Translate::default(),
@@ -158,6 +159,8 @@ pub(crate) fn tight_limits() -> Limits {
         threads: 4,
         scratch: 64 << 10,
         translate_time: std::time::Duration::from_millis(50),
+        connections: 4,
+        connections_total: 8,
         translate_size: 1 << 20,
     }
 }

@@ -21,6 +21,7 @@ mod guest_memory;
 mod input;
 mod instructions;
 mod reset;
+mod resolver;
 mod responses;
 mod rv;
 mod system_calls;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "guest_calls", run: guest_calls::run, seeds: guest_calls::seeds },
     Target { name: "instructions", run: instructions::run, seeds: instructions::seeds },
     Target { name: "reset", run: reset::run, seeds: reset::seeds },
+    Target { name: "resolver", run: resolver::run, seeds: resolver::seeds },
     Target { name: "responses", run: responses::run, seeds: responses::seeds },
     Target { name: "system_calls", run: system_calls::run, seeds: system_calls::seeds },
     Target { name: "translation", run: translation::run, seeds: translation::seeds },

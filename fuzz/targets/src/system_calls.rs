@@ -170,6 +170,7 @@ impl<C: Calling> Guest<C> {
             stack: 64 << 10,
             hardware: Hardware::default(),
             directory: "/",
+            network: None,
         };
         let mut random = StdRng::seed_from_u64(1);
         let process = Process::start(&image, &setup, C::default(), &mut memory, &mut random)

@@ -51,6 +51,11 @@ fn reset() {
 }
 
 #[test]
+fn resolver() {
+    fuzz("resolver");
+}
+
+#[test]
 fn responses() {
     fuzz("responses");
 }

@@ -15,8 +15,10 @@ use sandtide_control::{
     choose,
     libraries::{self, Libraries},
 };
+use sandtide_egress::{Denied, Lookups, Policy, Way};
 use sandtide_engine::{
-    Console, Fault, FileGrant, Limits, Profile, ProgramSource, Stream, TrapCause, Warmup,
+    Console, EgressRule, EgressRuleError, Fault, FileGrant, Limits, Profile, ProgramSource, Stream,
+    TrapCause, Warmup,
 };
 
 use crate::{
@@ -31,6 +33,9 @@ pub const OUR_ERROR: u8 = 125;
 
 /// The exit code of a guest that ran out of time, as `timeout` has it.
 const OUT_OF_TIME: u8 = 124;
+
+/// Connections to the outside at a time.
+const CONNECTIONS: u32 = 1024;
 
 /// Longer than anything runs, and short enough to be added to any clock.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -69,6 +74,10 @@ pub struct Args {
     /// Let the program read the file or directory HOST, as GUEST; may be repeated
     #[arg(long = "file", value_name = "GUEST=HOST", value_parser = parse_grant)]
     files: Vec<FileGrant>,
+    /// Let the program connect to HOST at PORT, such as `db.internal:5432`, `*.example.com:443` or
+    /// `10.0.0.0/8:6379`; may be repeated
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_egress)]
+    egress: Vec<EgressRule>,
     /// Give a dynamically linked program no file but those of `--file`
     #[arg(long)]
     no_libraries: bool,
@@ -106,6 +115,17 @@ fn parse_grant(text: &str) -> Result<FileGrant, String> {
             Ok(FileGrant { guest: guest.to_owned(), host: host.into(), public: false })
         }
     }
+}
+
+/// Whom a program may connect to.
+pub(super) fn parse_egress(text: &str) -> Result<EgressRule, String> {
+    text.parse().map_err(|error: EgressRuleError| format!("{error}: {}", error.hint()))
+}
+
+/// The way out, of which standard error is told what was denied.
+fn network(rules: Vec<EgressRule>) -> Way {
+    let tell = |denied: Denied| eprintln!("denied: {}: {}", denied.what, denied.reason);
+    Way::new(Policy::new(rules, Vec::new()), Lookups::of_host(), CONNECTIONS, tell)
 }
 
 fn parse_env(text: &str) -> Result<String, String> {
@@ -147,6 +167,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Nothing starts from a snapshot of it.
         reseed: false,
         files,
+        network: Some(Arc::new(network(args.egress.clone()))),
         directory,
         translate: args.translate.into(),
         warmup: Warmup::default(),
@@ -205,6 +226,8 @@ fn limits(args: &Args) -> Limits {
         request_body: u64::MAX,
         descriptors: 1024,
         threads: 256,
+        connections: CONNECTIONS,
+        connections_total: CONNECTIONS,
         scratch: args.memory,
         translate_time: FOREVER,
         translate_size: args.memory,

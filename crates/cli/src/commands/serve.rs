@@ -14,7 +14,7 @@ use sandtide_config::{
 use sandtide_control::{
     Control, Prepared, Ready, Reread, Settings, choose, libraries, unknown_calls,
 };
-use sandtide_engine::{Engine, FileGrant, Limits};
+use sandtide_engine::{EgressRule, Engine, FileGrant, Limits};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 use sandtide_snapshot::{SnapshotFile, is_snapshot};
@@ -87,6 +87,10 @@ pub struct Args {
     /// snapshot is taken [default: 10 for an application, else 0]
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
+    /// Let the program connect to HOST at PORT, such as `db.internal:5432`, `*.example.com:443` or
+    /// `10.0.0.0/8:6379`; may be repeated. Only with a program, as a configuration says it by itself
+    #[arg(long, value_name = "HOST:PORT", value_parser = super::run::parse_egress)]
+    egress: Vec<EgressRule>,
     /// A program to serve alone, with its arguments. It may use a good part of this machine, and if
     /// it is linked dynamically, read the machine's libraries and the current directory, where it
     /// starts
@@ -257,6 +261,10 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
     };
     let here = adapt(args);
     if args.command.is_empty() && file.extension().is_some_and(|extension| extension == "toml") {
+        if !args.egress.is_empty() {
+            let hint = "write `egress = [...]` into the tenant's table";
+            return Err(Hinted::new("`--egress` is for a program alone", hint).into());
+        }
         let engines = engines::names(engines);
         return Ok(Box::new(move || {
             Ok(here(sandtide_config::load(&file, &Surroundings::of_process(&engines))?))
@@ -307,9 +315,14 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
 /// What the command line changes in a configuration.
 fn adapt(args: &Args) -> impl Fn(Config) -> Config + Send + Sync + 'static {
     let listen: Vec<_> = args.listen.iter().cloned().map(Listen::from).collect();
-    let mode = args.translate;
+    let (mode, egress) = (args.translate, args.egress.clone());
     move |mut config: Config| {
         config.tenants.iter_mut().for_each(|tenant| translate::set(tenant, mode));
+        for tenant in &mut config.tenants {
+            if let Serves::Program(program) = &mut tenant.serves {
+                program.egress.extend(egress.iter().cloned());
+            }
+        }
         if !listen.is_empty() {
             config.server.listen.clone_from(&listen);
         }
@@ -395,6 +408,7 @@ fn generous(
     tenant.limits = Limits {
         memory: 2 << 30,
         threads: 256,
+        connections: 256,
         descriptors: 1024,
         boot_time: minute,
         boot_instructions: u64::MAX,

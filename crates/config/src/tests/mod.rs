@@ -134,6 +134,8 @@ env = { LANG = "C" }
 reseed = false
 files = { "/data" = "data", "/etc/tz" = "/usr/share/tz" }
 libraries = false
+egress = ["DB.internal:5432", "10.0.0.0/8:80"]
+hosts = { "DB.internal" = "10.0.0.5" }
 directory = "/data"
 translate = "auto"
 isolation = "none"
@@ -156,6 +158,8 @@ burst = 14
 request_body = 6
 descriptors = 8
 threads = 9
+connections = 17
+connections_total = 18
 scratch = "10 KiB"
 translate_time = "15 s"
 translate_size = "16 MiB"
@@ -231,6 +235,8 @@ fn every_key_arrives() {
             request_body: 6,
             descriptors: 8,
             threads: 9,
+            connections: 17,
+            connections_total: 18,
             scratch: 10 << 10,
             translate_time: Duration::from_secs(15),
             translate_size: 16 << 20,
@@ -248,6 +254,9 @@ fn every_key_arrives() {
         public: false,
     };
     assert_eq!(program.translate, Translate::Auto);
+    let egress: Vec<_> = program.egress.iter().map(ToString::to_string).collect();
+    assert_eq!(egress, ["db.internal:5432", "10.0.0.0/8:80"]);
+    assert_eq!(program.hosts, [("db.internal".to_owned(), "10.0.0.5".parse().unwrap())]);
     assert_eq!((program.libraries, program.directory.as_str()), (false, "/data"));
     assert_eq!(program.files, [grant("/data", "/srv/data"), grant("/etc/tz", "/usr/share/tz")]);
 
@@ -310,7 +319,7 @@ respond = { boddy = "x" }
     hint: did you mean `authorities`?
 
     sandtide.toml:10:1: unknown key `wibble` in `[tenants.a]`
-    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `engine`, `env`, `files`, `group`, `isolation`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `reseed`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
+    hint: known here: `args`, `authorities`, `cold_after`, `concurrency`, `default`, `directory`, `egress`, `engine`, `env`, `files`, `group`, `hosts`, `isolation`, `libraries`, `limits`, `load`, `path`, `program`, `queue_time`, `queue`, `reseed`, `respond`, `rollback_on_faults`, `translate`, `warmup`, `weight`
 
     sandtide.toml:12:1: unknown key `wall_tme` in `[tenants.a.limits]`
     hint: did you mean `wall_time`?

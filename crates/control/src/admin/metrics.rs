@@ -145,6 +145,26 @@ pub(super) const METRICS: &[Metric] = &[
         source: Source::Count(|t| t.exits),
     },
     Metric {
+        name: "sandtide_egress_connections",
+        help: "Connections that exchanges made to the outside",
+        source: Source::Count(|t| t.egress_connections),
+    },
+    Metric {
+        name: "sandtide_egress_denied",
+        help: "Connections to the outside that were refused because the tenant may not have them",
+        source: Source::Count(|t| t.egress_denied),
+    },
+    Metric {
+        name: "sandtide_egress_sent_bytes",
+        help: "Bytes that exchanges sent to the outside",
+        source: Source::Count(|t| t.egress_sent),
+    },
+    Metric {
+        name: "sandtide_egress_received_bytes",
+        help: "Bytes that came to exchanges from the outside",
+        source: Source::Count(|t| t.egress_received),
+    },
+    Metric {
         name: "sandtide_cpu_seconds",
         help: "Time in which guests ran",
         source: Source::Time(|t| t.cpu_ns),

@@ -40,7 +40,7 @@ fn record(headers: &[(&'static str, &[u8])], target: &str) -> Record {
         status: Some(StatusCode::OK),
         began: Instant::now(),
         spent: Spent {
-            usage: Usage { instructions: 700, pages_written: 3, calls: 2, exits: 0 },
+            usage: Usage { instructions: 700, pages_written: 3, calls: 2, ..Usage::default() },
             cpu: Duration::from_micros(12),
             queued: Duration::from_micros(5),
             ran: Duration::from_micros(15),

@@ -72,6 +72,7 @@ pub(super) fn source(code: &[u8]) -> ProgramSource {
         env: Vec::new(),
         reseed: false,
         files: Vec::new(),
+        network: None,
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate: Translate::Off,

@@ -25,13 +25,14 @@ pub(super) fn now() -> (i64, u32) {
     (i64::try_from(time.as_secs()).unwrap_or(0), time.subsec_nanos())
 }
 
+/// A text that stays as it is has a length, by which C libraries find its end.
+fn text_stat(length: usize, inode: u64) -> Stat {
+    Stat { size: length as u64, ..Stat::synthetic(FileType::Regular, 0o444, inode) }
+}
+
 fn device_stat(device: Device, inode: u64) -> Stat {
     let kind = FileType::Character;
     Stat { device_number: device.number(), ..Stat::synthetic(kind, 0o666, inode) }
-}
-
-fn text_stat(length: usize, inode: u64) -> Stat {
-    Stat { size: length as u64, ..Stat::synthetic(FileType::Regular, 0o444, inode) }
 }
 
 fn exchange_stat(file: ExchangeFile, inode: u64) -> Stat {

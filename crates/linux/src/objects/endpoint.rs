@@ -7,7 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::Datagram;
 use crate::readiness::{Edges, Readiness, condition};
+
+/// Names a link to the outside; no other one of the same sandbox ever has the same.
+pub(crate) type LinkId = u64;
 
 /// The bytes that a connection holds each way.
 pub(crate) const CONNECTION_CAPACITY: usize = 64 << 10;
@@ -85,7 +89,7 @@ pub(crate) struct Setting {
     pub(crate) length: usize,
 }
 
-/// A stream socket, by itself, listening or connected.
+/// A socket: by itself, listening or connected, or for datagrams.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     pub(crate) family: Family,
@@ -94,6 +98,8 @@ pub(crate) struct Endpoint {
     /// The address of the other end, if that is not the host as a client.
     pub(crate) remote: Option<Address>,
     pub(crate) settings: Vec<Setting>,
+    /// The number of an error that the guest is still to be told; 0 for none.
+    pub(crate) error: i32,
     pub(crate) state: State,
     edges: Edges,
 }
@@ -103,7 +109,10 @@ pub(crate) enum State {
     /// Neither a listener nor connected.
     Fresh,
     Listening(Listening),
+    /// On its way to the outside, over this link.
+    Connecting(LinkId),
     Connected(Connection),
+    Datagram(Datagram),
 }
 
 /// What is at the other end of a connection.
@@ -114,6 +123,8 @@ pub(crate) enum Far {
     Host,
     /// Another socket of the guest. What is written to one is put into the other's input.
     Own(usize),
+    /// Somebody outside, over this link.
+    Outside(LinkId),
     /// Nobody any more.
     Nobody,
 }
@@ -131,6 +142,8 @@ pub(crate) struct Listening {
 #[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(crate) far: Far,
+    /// The call that has asked for it was not told that it was made.
+    pub(crate) is_news: bool,
     pub(crate) input: Buffer,
     pub(crate) output: Buffer,
     /// Nothing more comes from the host.
@@ -233,10 +246,10 @@ impl Clone for Connection {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { far, input, output, input_over, input_broken, host_gone, .. } = source;
+        let Self { far, is_news, input, output, input_over, input_broken, host_gone, .. } = source;
         let Self { reads_no_more, writes_no_more, guest_gone, accepted, .. } = source;
         let Self { read, blocked, .. } = source;
-        self.far = *far;
+        (self.far, self.is_news) = (*far, *is_news);
         self.input.clone_from(input);
         self.output.clone_from(output);
         (self.input_over, self.input_broken) = (*input_over, *input_broken);
@@ -253,17 +266,19 @@ impl Clone for Endpoint {
             local: self.local.clone(),
             remote: self.remote.clone(),
             settings: self.settings.clone(),
+            error: self.error,
             state: self.state.clone(),
             edges: self.edges,
         }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        let Self { family, local, remote, settings, state, edges } = source;
+        let Self { family, local, remote, settings, error, state, edges } = source;
         self.family = *family;
         self.local.clone_from(local);
         self.remote.clone_from(remote);
         self.settings.clone_from(settings);
+        self.error = *error;
         match (&mut self.state, state) {
             (State::Connected(own), State::Connected(other)) => own.clone_from(other),
             (own, other) => *own = other.clone(),
@@ -275,7 +290,7 @@ impl Clone for Endpoint {
 impl Endpoint {
     pub(crate) fn new(family: Family) -> Self {
         let (settings, edges) = (Vec::new(), Edges::default());
-        Self { family, local: None, remote: None, settings, state: State::Fresh, edges }
+        Self { family, local: None, remote: None, settings, error: 0, state: State::Fresh, edges }
     }
 
     /// The guest's end of a connection to a listener.
@@ -302,6 +317,20 @@ impl Endpoint {
         }
     }
 
+    pub(crate) fn datagram(&self) -> Option<&Datagram> {
+        match &self.state {
+            State::Datagram(datagram) => Some(datagram),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn datagram_mut(&mut self) -> Option<&mut Datagram> {
+        match &mut self.state {
+            State::Datagram(datagram) => Some(datagram),
+            _ => None,
+        }
+    }
+
     pub(crate) fn listening(&self) -> Option<&Listening> {
         match &self.state {
             State::Listening(listening) => Some(listening),
@@ -322,7 +351,7 @@ impl Endpoint {
         let is_setting = |setting: &Setting| setting.length <= setting.value.len();
         self.settings.iter().all(is_setting)
             && match &self.state {
-                State::Fresh => true,
+                State::Fresh | State::Connecting(_) | State::Datagram(_) => true,
                 State::Listening(listening) => listening.pending.iter().copied().all(is_open),
                 State::Connected(connection) => {
                     connection.input.is_consistent()
@@ -346,13 +375,21 @@ impl Endpoint {
     pub(crate) fn readiness(&self, peer: Option<&Self>) -> Readiness {
         let conditions = match &self.state {
             State::Fresh => condition::OUTPUT | condition::HANG_UP,
+            // As over TCP before the other end has answered.
+            State::Connecting(_) => 0,
+            State::Datagram(datagram) => datagram.conditions(),
             State::Listening(listening) if listening.pending.is_empty() => 0,
             State::Listening(_) => condition::INPUT,
             State::Connected(connection) => connection.conditions(peer.and_then(Self::connection)),
         };
-        Readiness { conditions, edges: self.edges }
+        let failed = if self.error == 0 { 0 } else { FAILED };
+        Readiness { conditions: conditions | failed, edges: self.edges }
     }
 }
+
+/// What a socket can do about which the guest is to be told of an error.
+const FAILED: u32 =
+    condition::INPUT | condition::READ_HANG_UP | condition::ERROR | condition::HANG_UP;
 
 impl Connection {
     /// Whether a read comes to an end behind what is there.
@@ -369,7 +406,7 @@ impl Connection {
     pub(crate) fn own_peer(&self) -> Option<usize> {
         match self.far {
             Far::Own(index) => Some(index),
-            Far::Host | Far::Nobody => None,
+            Far::Host | Far::Outside(_) | Far::Nobody => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What descriptions refer to that is neither a file nor a device.
 
 mod counter;
+mod datagram;
 mod endpoint;
 mod epoll;
 mod pipe;
@@ -8,8 +9,10 @@ mod socket;
 mod timer;
 
 pub(crate) use counter::Counter;
+pub(crate) use datagram::Datagram;
 pub(crate) use endpoint::{
-    Address, Blocked, Connection, Endpoint, Family, Far, Listening, Setting, State,
+    Address, Blocked, CONNECTION_CAPACITY, Connection, Endpoint, Family, Far, LinkId, Listening,
+    Setting, State,
 };
 pub(crate) use epoll::{Epoll, Watch, interest};
 pub(crate) use pipe::{PIPE_CAPACITY, Pipe};

@@ -8,11 +8,19 @@ use std::{
 use sandtide_abi::call;
 use sandtide_engine::{Console, EngineError, Events, Fault, Warmup};
 
-use super::{Machine, Ready, Stop, misplaced, warmup};
+use super::{
+    Machine, Ready, Stop, misplaced,
+    wait::{exchange, wait, waker},
+    warmup,
+};
 use crate::{Cpu as _, Listener, Process, protocol::Booting};
 
 /// Time that other threads get, when the first request is waited for, to come to rest.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// Time that a program gets whose server listens already, to come to an end with what it has begun
+/// outside.
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// The answer to a guest call that a server makes.
 const ENOSYS: u64 = 38;
@@ -59,6 +67,7 @@ pub fn boot<M: Machine>(
         warmup::answer(machine, &ready, (warmup, target), bounds, console)?;
         ready = reach(machine, &mut calls, bounds, console)?;
     }
+    ready = cut_off(machine, ready, bounds, console)?;
     Ok(Booted { ready, events: calls.events })
 }
 
@@ -69,7 +78,10 @@ fn reach<M: Machine>(
     bounds: &mut M::Bounds<'_>,
     console: &dyn Console,
 ) -> Result<Ready, Unready<M::End>> {
+    let waker = waker();
+    let patience = Instant::now() + CONNECT;
     loop {
+        exchange(machine, &waker);
         match machine.run(bounds, console, None)? {
             Stop::GuestCall { number, arguments } if asks(number) => {
                 return settle(machine, (number, arguments), calls, bounds, console);
@@ -81,13 +93,24 @@ fn reach<M: Machine>(
             // Nobody is connected.
             Stop::Output => {}
             Stop::Sliced => M::renew(bounds),
-            Stop::Idle { until } => match machine.parts().process.waiting_listener() {
-                Some(listener) => {
-                    return settle_server(machine, listener, bounds, console);
+            // What every thread waits for has come.
+            Stop::Idle { .. } if exchange(machine, &waker) => {}
+            Stop::Idle { until } => {
+                let process = machine.parts().process;
+                match process.waiting_listener() {
+                    Some(_) if process.is_connecting() && Instant::now() < patience => {
+                        let until = until.map_or(patience, |until| until.min(patience));
+                        wait::<M>(Some(until), bounds);
+                    }
+                    Some(listener) => {
+                        return settle_server(machine, listener, bounds, console);
+                    }
+                    None if until.is_none() && !process.awaits_outside() => {
+                        return Err(Unready::Over(M::STALLED));
+                    }
+                    None => wait::<M>(until, bounds),
                 }
-                None if until.is_none() => return Err(Unready::Over(M::STALLED)),
-                None => wait::<M>(until, bounds),
-            },
+            }
             Stop::Exit(code) => return Err(Unready::Fault(Fault::Exit { code })),
             Stop::Over(end) => return Err(Unready::Over(end)),
         }
@@ -166,6 +189,30 @@ fn settle_server<M: Machine>(
     Ok(Ready::Sockets { listener, connection: None })
 }
 
+/// Closes the connections to the outside of a server, which no snapshot has, and lets it put that in
+/// order, so that this is not done again for every request.
+fn cut_off<M: Machine>(
+    machine: &mut M,
+    ready: Ready,
+    bounds: &mut M::Bounds<'_>,
+    console: &dyn Console,
+) -> Result<Ready, Unready<M::End>> {
+    let Ready::Sockets { listener, connection } = ready else { return Ok(ready) };
+    if !machine.parts().process.cut_off() {
+        return Ok(ready);
+    }
+    rest(machine, bounds, console, |_| true)?;
+    match connection {
+        // It has other things to do with it than to wait.
+        Some(connection) if !machine.parts().process.is_idle(connection) => {
+            machine.parts().process.hang_up(connection);
+            rest(machine, bounds, console, |_| true)?;
+            Ok(Ready::Sockets { listener, connection: None })
+        }
+        connection => Ok(Ready::Sockets { listener, connection }),
+    }
+}
+
 /// Lets a program run until every thread waits and what is asked holds, or there was time enough
 /// for that.
 fn rest<M: Machine>(
@@ -175,8 +222,10 @@ fn rest<M: Machine>(
     holds: impl Fn(&Process<M::Cpu>) -> bool,
 ) -> Result<(), Unready<M::End>> {
     let mut calls = Booting::default();
+    let waker = waker();
     let enough = Instant::now() + SETTLE;
     while Instant::now() < enough {
+        exchange(machine, &waker);
         match machine.run(bounds, console, None)? {
             Stop::GuestCall { number, arguments } => {
                 let result = calls.call(number, arguments).unwrap_or(ENOSYS.wrapping_neg());
@@ -184,6 +233,7 @@ fn rest<M: Machine>(
             }
             Stop::Output => {}
             Stop::Sliced => M::renew(bounds),
+            Stop::Idle { .. } if exchange(machine, &waker) => {}
             Stop::Idle { until: Some(until) }
                 if until < enough && !holds(machine.parts().process) =>
             {
@@ -205,7 +255,9 @@ pub fn execute<M: Machine>(
     stdin: &mut (dyn Read + Send),
 ) -> Result<u8, Unready<M::End>> {
     let mut calls = Booting::default();
+    let waker = waker();
     loop {
+        exchange(machine, &waker);
         match machine.run(bounds, console, Some(&mut *stdin))? {
             Stop::GuestCall { number, arguments } => {
                 let Some(result) = calls.call(number, arguments) else {
@@ -216,19 +268,18 @@ pub fn execute<M: Machine>(
             }
             Stop::Output => {}
             Stop::Sliced => M::renew(bounds),
+            // What every thread waits for has come.
+            Stop::Idle { .. } if exchange(machine, &waker) => {}
             // It waits for a connection that nobody makes.
-            Stop::Idle { until: None } => return Err(Unready::Over(M::STALLED)),
+            Stop::Idle { until: None } if !machine.parts().process.awaits_outside() => {
+                return Err(Unready::Over(M::STALLED));
+            }
             Stop::Idle { until } => wait::<M>(until, bounds),
-            Stop::Exit(code) => return Ok(code),
+            Stop::Exit(code) => {
+                exchange(machine, &waker);
+                return Ok(code);
+            }
             Stop::Over(end) => return Err(Unready::Over(end)),
         }
     }
-}
-
-/// Waits for a guest that waits for a timer. Only while loading, off the reactors.
-pub(super) fn wait<M: Machine>(until: Option<Instant>, bounds: &mut M::Bounds<'_>) {
-    let deadline = M::deadline(bounds);
-    let until = until.map_or(deadline, |until| until.min(deadline));
-    std::thread::sleep(until.saturating_duration_since(Instant::now()));
-    M::renew(bounds);
 }

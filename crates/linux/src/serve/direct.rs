@@ -41,11 +41,16 @@ impl Direct {
         }
         let mut call = self.pending.take();
         loop {
+            // Before a call that ends the exchange, so that what was sent is on its way.
+            if call.is_some() {
+                machine.parts().process.exchange_outside(turn.cx);
+            }
             if let Some((number, arguments)) = call.take()
                 && let Some(served) = self.guest_call(machine, number, arguments, turn)?
             {
                 return Ok(served);
             }
+            machine.parts().process.exchange_outside(turn.cx);
             let progress = match machine.run(bounds, console, None)? {
                 Stop::GuestCall { number, arguments } => {
                     call = Some((number, arguments));
@@ -54,8 +59,14 @@ impl Direct {
                 // Nobody is connected.
                 Stop::Output => continue,
                 Stop::Sliced => Progress::Sliced,
+                // What every thread waits for has come.
+                Stop::Idle { .. } if machine.parts().process.exchange_outside(turn.cx) => continue,
                 // It waits for a connection that nobody makes.
-                Stop::Idle { until: None } if !self.waited => return Ok(Served::Over(M::STALLED)),
+                Stop::Idle { until: None }
+                    if !self.waited && !machine.parts().process.awaits_outside() =>
+                {
+                    return Ok(Served::Over(M::STALLED));
+                }
                 Stop::Idle { until } => Progress::Waiting { until },
                 Stop::Exit(code) => Progress::Ended(Outcome::Fault(Fault::Exit { code })),
                 Stop::Over(end) => return Ok(Served::Over(end)),

@@ -14,6 +14,7 @@ mod boot;
 mod delivery;
 mod direct;
 mod sockets;
+mod wait;
 mod warmup;
 
 use std::{io::Read, time::Instant};

@@ -101,6 +101,8 @@ impl Sockets {
         turn: &mut Turn<'_, '_>,
     ) -> Result<Served<M::End>, EngineError> {
         loop {
+            // First, so that what was sent before the end of a response is on its way.
+            machine.parts().process.exchange_outside(turn.cx);
             if let Err(Ended(outcome)) = self.exchange(machine.parts().process, turn) {
                 return Ok(Served::Progress(Progress::Ended(outcome)));
             }
@@ -116,6 +118,8 @@ impl Sockets {
                     continue;
                 }
                 Stop::Sliced => Progress::Sliced,
+                // What every thread waits for has come.
+                Stop::Idle { .. } if machine.parts().process.exchange_outside(turn.cx) => continue,
                 Stop::Idle { until } => match self.exchange(machine.parts().process, turn) {
                     // What every thread waits for has come.
                     Ok(true) => continue,
@@ -144,7 +148,7 @@ impl Sockets {
         let process = machine.parts().process;
         let has_output = !process.received(current.connection).is_empty();
         let has_more = current.body != Body::Over && process.room(current.connection) > 0;
-        has_more || has_output || exchange.response.is_full()
+        has_more || has_output || process.awaits_outside() || exchange.response.is_full()
     }
 
     /// Moves what can be moved between the exchange and the guest. Whether there was something.

@@ -2,7 +2,7 @@
 //! after a while, is done: caches, lazy imports, code that a JIT compiles.
 
 use std::{
-    task::{Context, Waker},
+    task::Context,
     time::{Duration, Instant},
 };
 
@@ -11,7 +11,10 @@ use sandtide_engine::{
     Console, Exchange, ExchangeId, Fault, Next, Outcome, Progress, RequestBody, Slice, Turn, Warmup,
 };
 
-use super::{Delivery, Machine, Ready, Served, Unready, boot::wait};
+use super::{
+    Delivery, Machine, Ready, Served, Unready,
+    wait::{wait, waker},
+};
 
 /// Has a program that waits for a request answer this one.
 pub(super) fn answer<M: Machine>(
@@ -23,9 +26,10 @@ pub(super) fn answer<M: Machine>(
 ) -> Result<(), Unready<M::End>> {
     let mut exchange = exchange(warmup, target);
     let mut delivery = Delivery::new(ready);
+    let waker = waker();
     loop {
         let mut turn = Turn {
-            cx: &mut Context::from_waker(Waker::noop()),
+            cx: &mut Context::from_waker(&waker),
             exchange: &mut exchange,
             now: Instant::now(),
             slice: Slice(Duration::from_millis(10)),

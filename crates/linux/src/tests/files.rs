@@ -263,7 +263,10 @@ fn directories_list_files_and_mounts() {
         names(&mut machine, "/"),
         [".", "..", "data", "dev", "etc", "proc", "sandtide", "sys", "tmp"]
     );
-    assert_eq!(names(&mut machine, "/etc"), [".", "..", "one"]);
+    assert_eq!(
+        names(&mut machine, "/etc"),
+        [".", "..", "hosts", "nsswitch.conf", "one", "resolv.conf"]
+    );
     assert_eq!(names(&mut machine, "/data/sub"), [".", "..", "deep", "inner", "mounted", "out"]);
     machine.open("/tmp/new", 0o102).unwrap();
     assert_eq!(names(&mut machine, "/tmp"), [".", "..", "new"]);

@@ -6,6 +6,7 @@ mod fresh;
 mod held;
 mod hostile;
 mod memory;
+mod outside;
 mod readiness;
 mod reset;
 mod saved;
@@ -15,10 +16,13 @@ mod start;
 mod threads;
 mod timers;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rand::{SeedableRng, rngs::StdRng};
-use sandtide_engine::{FileGrant, Limits};
+use sandtide_engine::{FileGrant, Limits, Network};
 
 use crate::{
     Action, Architecture, CpuTime, Errno, GuestMemory, Hardware, Host, ImageLayout, PAGE, Process,
@@ -47,7 +51,14 @@ struct Machine<const X86: bool = false> {
 }
 
 fn limits() -> Limits {
-    Limits { memory: 4 << 20, descriptors: 16, threads: 4, scratch: 64 << 10, ..Limits::default() }
+    Limits {
+        memory: 4 << 20,
+        descriptors: 16,
+        threads: 4,
+        connections: 4,
+        scratch: 64 << 10,
+        ..Limits::default()
+    }
 }
 
 fn image() -> ImageLayout {
@@ -86,6 +97,7 @@ fn setup<'a>(
         stack: STACK,
         hardware: Hardware { capabilities: 0x1105, ..Hardware::default() },
         directory: "/",
+        network: None,
     }
 }
 
@@ -97,9 +109,13 @@ impl Machine {
 
 impl<const X86: bool> Machine<X86> {
     fn with_files(files: &[FileGrant]) -> Result<Self, StartError> {
+        Self::with(files, None)
+    }
+
+    fn with(files: &[FileGrant], network: Option<&Arc<dyn Network>>) -> Result<Self, StartError> {
         let limits = limits();
         let words = words();
-        let setup = setup(&words, files, &limits);
+        let setup = ProcessSetup { network, ..setup(&words, files, &limits) };
         let mut memory = FlatMemory::new(16 << 20);
         memory.map(0x1_0000, DATA - 0x1_0000, image().segments[0].protection);
         memory.map(DATA, DATA_SIZE, READ_WRITE);

@@ -61,6 +61,7 @@ fn too_many_arguments_are_refused() {
         stack: STACK,
         hardware: Hardware::default(),
         directory: "/",
+        network: None,
     };
     let mut memory = FlatMemory::new(16 << 20);
     let mut random = StdRng::seed_from_u64(1);
@@ -82,6 +83,7 @@ fn an_image_that_leaves_no_room_is_refused() {
         stack: STACK,
         hardware: Hardware::default(),
         directory: "/",
+        network: None,
     };
     for (start, end, fits) in
         [(0x1_0000, 16 << 20, false), (15 << 20, 16 << 20, true), (0, !0xfff, false)]

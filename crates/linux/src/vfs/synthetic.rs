@@ -40,12 +40,9 @@ pub(crate) enum Text {
 
 /// What a C library looks up, in files that on a machine would say who its users and neighbours are.
 /// A dynamically linked one takes them from there only.
-const DATABASES: [(&str, &str); 5] = [
+const DATABASES: [(&str, &str); 2] = [
     ("/etc/passwd", "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n"),
     ("/etc/group", "root:x:0:\nguest:x:1000:\n"),
-    ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-    ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-    ("/etc/resolv.conf", "# No name server.\n"),
 ];
 
 /// The SDKs of languages that read a module when they start.
@@ -55,6 +52,12 @@ const MODULES: [(&str, &str); 3] = [
     // Says that the one before it is a module.
     ("/sandtide/package.json", include_str!("../../../../sdk/js/package.json")),
 ];
+
+/// How names become addresses. The name server is an emulated one, which answers for those that the
+/// guest may reach.
+const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost\n";
+const SERVICES: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
+const RESOLVER: &str = "nameserver 127.0.0.53\n";
 
 /// What is mounted in every guest, and what only in those that load libraries, and in those whose
 /// interpreters are to seed themselves.
@@ -69,6 +72,9 @@ pub(super) fn mounts(
     let texts = databases.chain(hooks).map(move |(path, text)| (path, fixed(text)));
     [
         ("/tmp", Source::Scratch),
+        ("/etc/hosts", fixed(HOSTS)),
+        ("/etc/nsswitch.conf", fixed(SERVICES)),
+        ("/etc/resolv.conf", fixed(RESOLVER)),
         ("/dev/null", Source::Device(Device::Null)),
         ("/dev/zero", Source::Device(Device::Zero)),
         ("/dev/full", Source::Device(Device::Full)),

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use sandtide_engine::{
     BodyError, Console, EngineError, Events, Fault, Mismatch, Next, Outcome, Program, ProgramId,
-    Progress, Purpose, ResetError, Sandbox, Scrutiny, SpawnError, Stream, Translation, Trap,
-    TrapCause, Turn, Usage,
+    Progress, Purpose, ResetError, Sandbox, Scrutiny, SpawnError, Stream, Traffic, Translation,
+    Trap, TrapCause, Turn, Usage,
 };
 
 /// The script of a guest that saves its state.
@@ -438,7 +438,8 @@ impl Sandbox for FakeSandbox {
     }
 
     fn usage(&self) -> Usage {
-        Usage { instructions: 10, pages_written: 2, calls: 1, exits: 0 }
+        let traffic = Traffic { connections: 1, denied: 1, sent: 3, received: 4 };
+        Usage { instructions: 10, pages_written: 2, calls: 1, exits: 1, traffic }
     }
 
     fn resident_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Endpoint addresses in guest memory (`struct sockaddr` and its kin).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{
     Errno, GuestMemory, guest,
@@ -13,6 +13,10 @@ const LONGEST: u64 = 128;
 
 /// The longest address of a Unix socket, with its family.
 const LONGEST_UNIX: usize = 110;
+
+/// The addresses that a guest has, of networks that are nobody's (RFC 1918, RFC 4193).
+const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 /// The port from which a client seems to come.
 const CLIENT_PORT: u16 = 40_000;
@@ -90,6 +94,24 @@ impl Address {
             Self::V6(ip, _) => Some(IpAddr::V6(*ip).to_canonical()),
             Self::Unix(_) => None,
         }
+    }
+
+    /// Where it is outside.
+    pub(crate) fn outside(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.ip()?, self.port()?))
+    }
+
+    /// The address that a guest seems to have where it goes out to this one.
+    pub(super) fn own_towards(&self) -> Self {
+        let is_loopback = self.ip().is_some_and(|ip| ip.is_loopback());
+        let own = match self {
+            _ if is_loopback => return self.with_port(0),
+            Self::V4(..) => return Self::V4(OWN_V4, 0),
+            Self::V6(ip, _) if ip.to_ipv4_mapped().is_some() => OWN_V4.to_ipv6_mapped(),
+            Self::V6(..) => OWN_V6,
+            Self::Unix(_) => return Self::Unix(Vec::new()),
+        };
+        Self::V6(own, 0)
     }
 
     /// Where a connection to it goes: the unspecified address is this machine.

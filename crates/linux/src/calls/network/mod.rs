@@ -1,12 +1,16 @@
-//! Sockets: listeners, connections that end at the host, and connections of a guest to itself. Nothing
-//! leaves the sandbox.
+//! Sockets: listeners, connections that end at the host, connections of a guest to itself and to the
+//! outside, and datagrams for the resolver.
 
 mod address;
+mod connect;
+mod datagram;
 mod options;
 mod own;
 mod transfer;
 
 use address::{read_address, write_address};
+pub(crate) use connect::connect;
+pub(crate) use datagram::{recvmmsg, sendmmsg};
 pub(crate) use transfer::{Received, receive, send};
 
 use crate::{
@@ -14,7 +18,7 @@ use crate::{
     calls::socket,
     files::{Description, flags},
     kernel::{Args, CallResult, DONE, Kernel, fail, value},
-    objects::{Address, Connection, Endpoint, Family, Far, Listening, State},
+    objects::{Address, Connection, Datagram, Endpoint, Family, Far, Listening, State},
     readiness::Source,
     vfs::Node,
 };
@@ -42,9 +46,6 @@ calls! {
     getpeername => socket::name, own_getpeername;
     shutdown => socket::shutdown, own_shutdown;
 }
-
-/// The shortest IPv6 address, without its scope.
-const SHORTEST_V6: u32 = 24;
 
 /// The ports that are given out (RFC 6335 §6).
 const FIRST_FREE_PORT: u16 = 49_152;
@@ -90,6 +91,19 @@ impl Kernel {
                 self.objects.endpoints.remove(index);
                 self.lose_peer(peer, is_unread);
             }
+            // As long as something is on its way to the outside.
+            State::Connected(Connection { far: Far::Outside(_), .. }) => {
+                if let Some(connection) = socket.connection_mut() {
+                    connection.guest_gone = true;
+                    connection.writes_no_more = true;
+                }
+                self.output = true;
+            }
+            State::Connecting(_) => {
+                self.objects.endpoints.remove(index);
+                // To let go of the link.
+                self.output = true;
+            }
             State::Connected(connection)
                 if connection.far == Far::Host && !connection.host_gone =>
             {
@@ -112,22 +126,29 @@ impl Kernel {
 pub(crate) fn socket(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult {
     const STREAM: u32 = 1;
     const KIND: u32 = 0xf;
+    const DATAGRAM: u32 = 2;
     const TCP: u32 = 6;
+    const UDP: u32 = 17;
     let [family, kind, protocol, ..] = args.map(|argument| argument as u32);
     if kind & !(KIND | flags::NONBLOCK | flags::CLOSE_ON_EXEC) != 0 {
         return fail(Errno::INVAL);
     }
     let family = u16::try_from(family).ok().and_then(Family::from_number);
     let Some(family) = family else { return fail(Errno::AFNOSUPPORT) };
-    if kind & KIND != STREAM {
-        // What has no connection can only be for others.
-        return fail(Errno::ACCESS);
-    }
-    if protocol != 0 && (protocol != TCP || family == Family::Unix) {
+    let own = match kind & KIND {
+        STREAM => TCP,
+        DATAGRAM if family != Family::Unix => UDP,
+        _ => return fail(Errno::ACCESS),
+    };
+    if protocol != 0 && (protocol != own || family == Family::Unix) {
         return fail(Errno::PROTONOSUPPORT);
     }
     kernel.expect_free(1)?;
-    let node = Node::Endpoint(kernel.objects.endpoints.insert(Endpoint::new(family)));
+    let mut socket = Endpoint::new(family);
+    if own == UDP {
+        socket.state = State::Datagram(Datagram::new(kernel.outside.number()));
+    }
+    let node = Node::Endpoint(kernel.objects.endpoints.insert(socket));
     let description = Description::new(node, flags::READ_WRITE | kind & flags::NONBLOCK);
     value(kernel.install(description, kind & flags::CLOSE_ON_EXEC != 0)?)
 }
@@ -139,7 +160,7 @@ pub(crate) fn bind(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Call
     if socket.family != address.family() {
         return fail(if socket.family == Family::Unix { Errno::INVAL } else { Errno::AFNOSUPPORT });
     }
-    if socket.local.is_some() || !matches!(socket.state, State::Fresh) {
+    if socket.local.is_some() || !matches!(socket.state, State::Fresh | State::Datagram(_)) {
         return fail(Errno::INVAL);
     }
     let address = if address.port() == Some(0) { kernel.free_port(&address)? } else { address };
@@ -155,7 +176,8 @@ pub(crate) fn listen(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallR
     let index = kernel.endpoint_of(args[0])?;
     let socket = kernel.objects.endpoints.get(index)?;
     match &socket.state {
-        State::Connected(_) => return fail(Errno::INVAL),
+        State::Connected(_) | State::Connecting(_) => return fail(Errno::INVAL),
+        State::Datagram(_) => return fail(Errno::OPNOTSUPP),
         State::Listening(_) => return DONE,
         State::Fresh => {}
     }
@@ -209,29 +231,6 @@ pub(crate) fn accept4(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
     value(kernel.install(description, given & flags::CLOSE_ON_EXEC != 0)?)
 }
 
-/// `connect`: to a listener of the guest itself; outside is out of bounds.
-pub(crate) fn connect(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let index = kernel.endpoint_of(args[0])?;
-    let address = read_address(host.memory, args[1], args[2])?;
-    let socket = kernel.objects.endpoints.get(index)?;
-    if !matches!(socket.state, State::Fresh) {
-        return fail(Errno::ISCONN);
-    }
-    if socket.family != address.family() {
-        let is_short = socket.family == Family::V6 && (args[2] as u32) < SHORTEST_V6;
-        return fail(if is_short { Errno::INVAL } else { Errno::AFNOSUPPORT });
-    }
-    let address = address.or_loopback();
-    if let Some(listener) = kernel.own_listener(&address) {
-        return kernel.connect_own(index, listener, address);
-    }
-    match address.ip() {
-        None => fail(kernel.unix_failure(&address)),
-        Some(ip) if ip.is_loopback() => fail(Errno::CONNREFUSED),
-        Some(_) => fail(Errno::ACCESS),
-    }
-}
-
 fn own_getsockname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let socket = kernel.objects.endpoints.get(kernel.endpoint_of(args[0])?)?;
     write_address(host.memory, args[1], args[2], &socket.name())?;
@@ -240,7 +239,7 @@ fn own_getsockname(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Call
 
 fn own_getpeername(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let socket = kernel.objects.endpoints.get(kernel.endpoint_of(args[0])?)?;
-    if socket.connection().is_none() {
+    if socket.connection().is_none() && (socket.datagram().is_none() || socket.remote.is_none()) {
         return fail(Errno::NOTCONN);
     }
     write_address(host.memory, args[1], args[2], &socket.peer())?;
@@ -272,7 +271,8 @@ fn own_shutdown(kernel: &mut Kernel, _: &mut Host<'_>, args: Args) -> CallResult
             pending.into_iter().for_each(|index| kernel.close_endpoint(index));
         }
         State::Listening(_) => {}
-        State::Fresh => return fail(Errno::NOTCONN),
+        State::Datagram(_) if socket.remote.is_some() => return DONE,
+        State::Fresh | State::Connecting(_) | State::Datagram(_) => return fail(Errno::NOTCONN),
     }
     let socket = kernel.objects.endpoints.change(index)?;
     socket.has_input();

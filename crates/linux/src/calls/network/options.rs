@@ -12,6 +12,7 @@ use crate::{
 const SOCKET: u32 = 1;
 const IP: u32 = 0;
 const TCP: u32 = 6;
+const UDP: u32 = 17;
 const IPV6: u32 = 41;
 
 /// `SO_*`.
@@ -44,8 +45,8 @@ const SETTABLE: [(u32, &[u32]); 4] = [
     // Delay, segments, cork, keep-alive, retries, linger, deferred accept, window, quick
     // acknowledgement, congestion, time-out, fast open, low-water mark.
     (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 18, 23, 25]),
-    // Hops, IPv6 only, packet information, class.
-    (IPV6, &[16, 23, 26, 49, 51, 67]),
+    // Hops, errors, IPv6 only, packet information, class.
+    (IPV6, &[16, 23, 25, 26, 49, 51, 67]),
 ];
 
 impl Endpoint {
@@ -128,8 +129,7 @@ pub(super) fn getsockopt(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -
     let (level, name) = (level as u32, known_as(level as u32, name as u32));
     let index = kernel.endpoint_of(fd)?;
     if (level, name) == (SOCKET, ERROR) {
-        let error = kernel.take_broken(index)?.then_some(Errno::CONNRESET);
-        let number = error.map_or(0, Errno::raw_os_error);
+        let number = kernel.take_error(index)?.map_or(0, Errno::raw_os_error);
         return tell(host.memory, address, length, &number.to_le_bytes());
     }
     let socket = kernel.objects.endpoints.get(index)?;
@@ -137,16 +137,14 @@ pub(super) fn getsockopt(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -
         return tell(host.memory, address, length, &set.value[..set.length]);
     }
     let number = match (level, name) {
-        (SOCKET, TYPE) => 1,
+        (SOCKET, TYPE) => 1 + u32::from(socket.datagram().is_some()),
         (SOCKET, SEND_BUFFER | RECEIVE_BUFFER) => 212_992,
         (SOCKET, IS_LISTENER) => u32::from(matches!(socket.state, State::Listening(_))),
-        (SOCKET, PROTOCOL) => {
-            if socket.family == Family::Unix {
-                0
-            } else {
-                TCP
-            }
-        }
+        (SOCKET, PROTOCOL) => match (socket.family, socket.datagram()) {
+            (Family::Unix, _) => 0,
+            (_, Some(_)) => UDP,
+            _ => TCP,
+        },
         (SOCKET, DOMAIN) => u32::from(socket.family.number()),
         (SOCKET, PEER_CREDENTIALS) if socket.family == Family::Unix => {
             let credentials: Vec<u8> = [kernel.pid.known(), UID, UID]

@@ -103,8 +103,9 @@ impl Kernel {
                     return Ok(());
                 }
                 connection.output.put(bytes);
+                // What is for the outside goes when the guest waits.
+                self.output |= connection.far == Far::Host;
             }
-            self.output = true;
             return Ok(());
         };
         let socket = self.objects.endpoints.change(peer)?;

@@ -1,23 +1,26 @@
 //! Sending and receiving.
 
+use std::time::Duration;
+
 use crate::{
     Errno, GuestMemory, Host,
     files::flags,
     guest::{self, CHUNK, Range},
     kernel::{Args, CallResult, Flow, Kernel, Stop, fail, value},
-    objects::{Blocked, Family},
+    objects::{Blocked, Family, State},
     readiness::Source,
     signals::SIGPIPE,
 };
 
-use super::write_address;
+use super::{address::read_address, datagram, write_address};
 
 /// `MSG_*`.
-mod message {
+pub(super) mod message {
     pub(super) const OUT_OF_BAND: u32 = 0x1;
-    pub(super) const PEEK: u32 = 0x2;
+    pub(in super::super) const PEEK: u32 = 0x2;
+    pub(in super::super) const TRUNCATE: u32 = 0x20;
+    pub(in super::super) const DONT_WAIT: u32 = 0x40;
     pub(super) const WAIT_ALL: u32 = 0x100;
-    pub(super) const DONT_WAIT: u32 = 0x40;
     pub(super) const ERROR_QUEUE: u32 = 0x2000;
     pub(super) const NO_SIGNAL: u32 = 0x4000;
 }
@@ -29,6 +32,8 @@ const MOST_TOGETHER: u64 = 32 << 10;
 pub(crate) enum Received {
     /// So many bytes were moved.
     Bytes(u64),
+    /// A message of its own, which may have been cut.
+    Message { length: u64, is_cut: bool },
     /// The thread was parked.
     Waits(Flow),
 }
@@ -36,7 +41,7 @@ pub(crate) enum Received {
 impl Received {
     pub(crate) fn flow(self) -> Flow {
         match self {
-            Self::Bytes(length) => Flow::Value(length),
+            Self::Bytes(length) | Self::Message { length, .. } => Flow::Value(length),
             Self::Waits(flow) => flow,
         }
     }
@@ -58,16 +63,22 @@ impl Kernel {
         fail(Errno::PIPE)
     }
 
-    /// Whether a connection was broken, and nobody was told.
-    pub(super) fn take_broken(&mut self, index: usize) -> Result<bool, Errno> {
-        let connection = self.objects.endpoints.get(index)?.connection();
-        let is_broken = connection.is_some_and(|connection| connection.input_broken);
-        if is_broken
-            && let Some(connection) = self.objects.endpoints.change(index)?.connection_mut()
-        {
+    /// What has gone wrong with a socket of which nobody was told: each error is told once.
+    pub(super) fn take_error(&mut self, index: usize) -> Result<Option<Errno>, Errno> {
+        let socket = self.objects.endpoints.get(index)?;
+        let is_broken = socket.connection().is_some_and(|connection| connection.input_broken);
+        if socket.error == 0 && !is_broken {
+            return Ok(None);
+        }
+        let socket = self.objects.endpoints.change(index)?;
+        let error = std::mem::take(&mut socket.error);
+        if error != 0 {
+            return Ok(Some(Errno::from_raw_os_error(error)));
+        }
+        if let Some(connection) = socket.connection_mut() {
             connection.input_broken = false;
         }
-        Ok(is_broken)
+        Ok(Some(Errno::CONNRESET))
     }
 
     /// The guest has read the first bytes of a connection.
@@ -85,6 +96,9 @@ impl Kernel {
     /// How many bytes a read would find.
     pub(crate) fn unread(&self, index: usize) -> Result<u64, Errno> {
         let socket = self.objects.endpoints.get(index)?;
+        if let Some(datagram) = socket.datagram() {
+            return Ok(datagram.first().map_or(0, |message| message.len() as u64));
+        }
         let connection = socket.connection().ok_or(Errno::INVAL)?;
         Ok(connection.input.len() as u64)
     }
@@ -106,7 +120,18 @@ pub(crate) fn receive(
         return Err(Errno::AGAIN.into());
     }
     let must_not_wait = kernel.must_not_wait(fd, given)?;
-    let connection = kernel.objects.endpoints.get(index)?.connection().ok_or(Errno::NOTCONN)?;
+    if kernel.objects.endpoints.get(index)?.datagram().is_some() {
+        return datagram::receive(kernel, memory, index, ranges, (given, must_not_wait));
+    }
+    let socket = kernel.objects.endpoints.get(index)?;
+    if let State::Connecting(_) = socket.state {
+        let limit = if must_not_wait { Some(Duration::ZERO) } else { socket.receive_limit() };
+        let flow = kernel.wait_at_most(Source::Endpoint(index), limit);
+        return Ok(Received::Waits(flow.ok_or(Errno::AGAIN)?));
+    }
+    let Some(connection) = socket.connection() else {
+        return Err(kernel.take_error(index)?.unwrap_or(Errno::NOTCONN).into());
+    };
     let wanted: u64 = ranges.iter().map(|range| range.length).sum();
     let there = connection.input.len() as u64;
     let waits_for_all = given & message::WAIT_ALL != 0 && !must_not_wait;
@@ -123,8 +148,11 @@ pub(crate) fn receive(
             None => Err(Errno::AGAIN.into()),
         };
     }
-    if there == 0 && wanted > 0 && kernel.take_broken(index)? {
-        return Err(Errno::CONNRESET.into());
+    if there == 0
+        && wanted > 0
+        && let Some(errno) = kernel.take_error(index)?
+    {
+        return Err(errno.into());
     }
     take(kernel, memory, index, ranges, given)
 }
@@ -155,6 +183,10 @@ pub(super) fn recvfrom(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> 
     let [fd, buffer, length, given, from, from_length] = args;
     let range = Range { address: buffer, length: length.min(CHUNK) };
     let received = receive(kernel, host.memory, fd, &[range], given as u32)?;
+    if matches!(received, Received::Message { .. }) && from != 0 {
+        let index = kernel.endpoint_of(fd)?;
+        datagram::write_source(kernel, host.memory, index, (from, from_length))?;
+    }
     if matches!(received, Received::Bytes(_)) && from != 0 {
         let peer = kernel.objects.endpoints.get(kernel.endpoint_of(fd)?)?.peer();
         write_address(host.memory, from, from_length, &peer)?;
@@ -175,6 +207,16 @@ pub(super) fn recvmsg(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> C
     let [name, _, ranges, count, ..] = header(host.memory, message)?;
     let ranges = guest::ranges(host.memory, ranges, count)?;
     let received = receive(kernel, host.memory, fd, &ranges, given as u32)?;
+    if let Received::Message { is_cut, .. } = received {
+        if name != 0 {
+            let index = kernel.endpoint_of(fd)?;
+            let length = message.wrapping_add(NAME_LENGTH);
+            datagram::write_source(kernel, host.memory, index, (name, length))?;
+        }
+        guest::write_words(host.memory, message.wrapping_add(CONTROL_LENGTH), &[0])?;
+        let flags = if is_cut { message::TRUNCATE } else { 0 };
+        guest::write_u32(host.memory, message.wrapping_add(FLAGS), flags)?;
+    }
     if matches!(received, Received::Bytes(_)) {
         if name != 0 {
             // Connections tell no names.
@@ -200,10 +242,21 @@ pub(crate) fn send(
         return fail(Errno::OPNOTSUPP);
     }
     let must_not_wait = kernel.must_not_wait(fd, given)?;
+    if kernel.objects.endpoints.get(index)?.datagram().is_some() {
+        return datagram::send(kernel, memory, index, ranges, None);
+    }
     let tid = kernel.threads.current().tid;
     let socket = kernel.objects.endpoints.get(index)?;
+    if let State::Connecting(_) = socket.state {
+        let limit = if must_not_wait { Some(Duration::ZERO) } else { socket.send_limit() };
+        return Ok(kernel.wait_at_most(Source::Endpoint(index), limit).ok_or(Errno::AGAIN)?);
+    }
     let Some(connection) = socket.connection() else {
-        if socket.family == Family::Unix {
+        let is_unix = socket.family == Family::Unix;
+        if let Some(errno) = kernel.take_error(index)? {
+            return fail(errno);
+        }
+        if is_unix {
             return fail(Errno::NOTCONN);
         }
         return kernel.broken_pipe(given);
@@ -218,8 +271,8 @@ pub(crate) fn send(
         if done > 0 {
             return value(done);
         }
-        if kernel.take_broken(index)? {
-            return fail(Errno::CONNRESET);
+        if let Some(errno) = kernel.take_error(index)? {
+            return fail(errno);
         }
         return kernel.broken_pipe(given);
     }
@@ -266,7 +319,13 @@ pub(crate) fn send(
 }
 
 pub(super) fn sendto(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
-    let [fd, buffer, length, given, to, _] = args;
+    let [fd, buffer, length, given, to, to_length] = args;
+    let index = kernel.endpoint_of(fd)?;
+    if to != 0 && kernel.objects.endpoints.get(index)?.datagram().is_some() {
+        let to = read_address(host.memory, to, to_length)?;
+        let range = Range { address: buffer, length };
+        return datagram::send(kernel, host.memory, index, &[range], Some(to));
+    }
     if to != 0 && kernel.objects.endpoints.get(kernel.endpoint_of(fd)?)?.connection().is_some() {
         return fail(Errno::ISCONN);
     }
@@ -278,7 +337,13 @@ pub(super) fn sendto(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> Ca
 
 pub(super) fn sendmsg(kernel: &mut Kernel, host: &mut Host<'_>, args: Args) -> CallResult {
     let [fd, message, given, ..] = args;
-    let [_, _, ranges, count, _, control_length, _] = header(host.memory, message)?;
+    let [name, name_length, ranges, count, _, control_length, _] = header(host.memory, message)?;
+    let index = kernel.endpoint_of(fd)?;
+    if name != 0 && kernel.objects.endpoints.get(index)?.datagram().is_some() {
+        let to = read_address(host.memory, name, name_length & 0xffff_ffff)?;
+        let ranges = guest::ranges(host.memory, ranges, count)?;
+        return datagram::send(kernel, host.memory, index, &ranges, Some(to));
+    }
     if control_length != 0 {
         return fail(Errno::OPNOTSUPP);
     }

@@ -73,6 +73,7 @@ fn placed(path: &Path, translate: Translate) -> Machine {
         env: Vec::new(),
         reseed: false,
         files: Vec::new(),
+        network: None,
         path: "/program".to_owned(),
         directory: "/".to_owned(),
         translate,
