@@ -8,7 +8,7 @@
  * The handler gets a `Request` and returns a `Response`, or a promise of one. In a sandbox, every
  * request starts from the state that the program had when it first waited for one: what is done
  * before is done once, and what a request changes is gone with its answer (unless the tenant has
- * `ephemeral = false`).
+ * `isolation = "none"`).
  *
  * Run as an ordinary program, it serves plain HTTP on 127.0.0.1 and port $PORT (8000 if unset).
  */

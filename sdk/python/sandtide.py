@@ -10,7 +10,7 @@
 ``serve`` takes a function, ``asgi`` an ASGI application and ``wsgi`` a WSGI application. None of
 them comes back. In a sandbox, every request starts from the state that the program had when it
 first waited for one: what is done before is done once, and what a request changes is gone with its
-answer (unless the tenant has ``ephemeral = false``).
+answer (unless the tenant has ``isolation = "none"``).
 
 Run as an ordinary program, they serve plain HTTP on 127.0.0.1 and port $PORT (8000 if unset).
 
