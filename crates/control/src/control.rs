@@ -89,6 +89,7 @@ impl Control {
             settings,
             said: None,
             trim_in: 0,
+            has_news: false,
         };
         let events = self.events;
         let thread =

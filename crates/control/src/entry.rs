@@ -1,10 +1,12 @@
 //! What is known of a tenant's program: where it comes from, and what became of it.
 
 use std::{
+    collections::HashSet,
     fs, io,
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use sandtide_config::{Load, Program as Spec, Serves, Tenant};
@@ -15,6 +17,9 @@ use sha2::{Digest as _, Sha256};
 /// So many versions are remembered by what they were made from: the one that serves, and those
 /// that may come back.
 const REMEMBERED: usize = 4;
+
+/// So many files that a program has read are watched.
+const MOST_FILES: usize = 4096;
 
 /// A tenant with a program. It stays the same when the tenant's entry in the configuration
 /// changes.
@@ -35,6 +40,10 @@ struct Inner {
     said: Option<String>,
     /// The file as it was when it was last read.
     signature: Option<Signature>,
+    /// What the program that was loaded last has read, as it was then.
+    files: Vec<(PathBuf, Option<Signature>)>,
+    /// One of them has changed.
+    is_stale: bool,
     job: Job,
 }
 
@@ -91,6 +100,9 @@ impl Origin {
 }
 
 impl Signature {
+    /// Of no file.
+    const UNKNOWN: Self = Self { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
+
     /// Of the file, or the directory, at the end of all links.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
@@ -113,6 +125,8 @@ impl Entry {
             refused: None,
             said: None,
             signature: None,
+            files: Vec::new(),
+            is_stale: false,
             job: Job::None,
         });
         Self { name: tenant.name.as_str().into(), slot, inner }
@@ -139,6 +153,9 @@ impl Entry {
             });
         };
         let mut inner = self.inner();
+        if std::mem::take(&mut inner.is_stale) {
+            return Need::Load("a file that it has read has changed");
+        }
         let serves = inner.versions.iter().find(|(number, _)| *number == version.number());
         match serves {
             Some((_, serves)) if serves == origin => {
@@ -187,6 +204,37 @@ impl Entry {
         if let Some(index) = bad {
             inner.refused = Some(inner.versions.remove(index).1);
         }
+    }
+
+    /// Notes which files a program has read that was loaded since this time.
+    pub(crate) fn has_read(&self, files: &[PathBuf], since: SystemTime) {
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = (since.as_secs() as i64, i64::from(since.subsec_nanos()));
+        let as_read = |path: &PathBuf| {
+            // What has changed meanwhile may have been read before: it is none that it was.
+            let signature = Signature::of(path).ok();
+            let is_sure = signature.is_none_or(|now| now.changed < since);
+            (path.clone(), if is_sure { signature } else { Some(Signature::UNKNOWN) })
+        };
+        self.inner().files = files.iter().take(MOST_FILES).map(as_read).collect();
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.inner().files.is_empty()
+    }
+
+    /// These files, as they were.
+    pub(crate) fn files(&self) -> Vec<(PathBuf, Option<Signature>)> {
+        self.inner().files.clone()
+    }
+
+    /// Files have changed. Whether the program has read one of them.
+    pub(crate) fn look_at(&self, changed: &HashSet<&PathBuf>) -> bool {
+        let mut inner = self.inner();
+        let concerns = inner.files.iter().any(|(path, _)| changed.contains(path));
+        inner.is_stale |= concerns;
+        concerns
     }
 
     /// Notes what the file was like when it was read.

@@ -45,6 +45,8 @@ pub(crate) struct Keeper {
     pub(crate) said: Option<String>,
     /// In how many ticks to trim the heap; 0 if nothing was freed since it was.
     pub(crate) trim_in: u8,
+    /// Programs have read other files since those to watch were listed.
+    pub(crate) has_news: bool,
 }
 
 impl Keeper {
@@ -70,6 +72,7 @@ impl Keeper {
                     unrest.note([]);
                 }
                 Ok(Event::Hangup) => self.hangup(),
+                Ok(Event::Loaded) => self.has_news = true,
                 Ok(Event::RolledBack(name, bad)) => self.rolled_back(&name, bad),
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -85,6 +88,12 @@ impl Keeper {
             }
             if tick <= now {
                 tick = now + TICK;
+                // Many may be loaded at a time.
+                if mem::take(&mut self.has_news) {
+                    self.watch_files();
+                    let changed = self.watch.all_changed();
+                    self.take(&changed);
+                }
                 self.look_after();
             }
             if self.config.server.watch && self.watch.is_blind() && look <= now {
@@ -108,7 +117,9 @@ impl Keeper {
         let config = &self.config;
         let hooks = self.settings.hooks.iter().flat_map(|hook| (hook.files)(config));
         let others = config.files.iter().cloned().chain(hooks).map(|path| (path, None));
-        self.watch.set(programs.chain(others).collect::<Vec<_>>());
+        let entries = self.tenants.values().filter_map(|known| known.entry.as_ref());
+        let read = entries.flat_map(|entry| entry.files());
+        self.watch.set(programs.chain(others).chain(read).collect::<Vec<_>>());
     }
 
     /// Takes changed files over.
@@ -130,7 +141,7 @@ impl Keeper {
         let changed: HashSet<&PathBuf> = changed.iter().collect();
         for known in self.tenants.values() {
             if let (Serves::Program(spec), Some(entry)) = (&known.tenant.serves, &known.entry)
-                && changed.contains(&spec.file)
+                && (entry.look_at(&changed) | changed.contains(&spec.file))
             {
                 look_again(&self.shared, entry);
             }

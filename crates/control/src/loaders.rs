@@ -4,7 +4,11 @@ use std::{io, sync::Arc, thread};
 
 use sandtide_engine::Isolation;
 
-use crate::{entry::Entry, reload::reload, shared::Shared};
+use crate::{
+    entry::Entry,
+    reload::reload,
+    shared::{Event, Shared},
+};
 
 /// Starts as many as there are cores, and two at least: one program must not wait for another.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
@@ -39,6 +43,10 @@ fn run_jobs(shared: &Arc<Shared>) {
 fn run_job(entry: &Entry, shared: &Shared) {
     loop {
         reload(entry, &shared.engines, &shared.tally);
+        if entry.has_files() {
+            // The control thread may be gone.
+            let _ = shared.events.send(Event::Loaded);
+        }
         if !entry.end() {
             break;
         }

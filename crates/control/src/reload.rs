@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use sandtide_engine::{Engine, Isolation};
@@ -89,7 +89,7 @@ fn load_once(
     order: &Order,
     engines: &[Arc<dyn Engine>],
 ) -> Result<Option<Made>, Failed> {
-    let (start, tenant) = (Instant::now(), &order.tenant);
+    let (start, began, tenant) = (Instant::now(), SystemTime::now(), &order.tenant);
     let Some(spec) = order.spec().filter(|_| entry.is_wanted()) else { return Ok(None) };
     entry.read_at(Signature::of(&spec.file).ok());
     let image = choose::read(&spec.file).map_err(|error| Box::new((None, error.into())))?;
@@ -120,6 +120,7 @@ fn load_once(
                 Ok((version, engine, is_restored, Some(how)))
             })
             .map_err(|error| Box::new((Some(origin.clone()), error)))?;
+    entry.has_read(version.program().files(), began);
     entry.succeeded(version.number(), origin);
     let time = start.elapsed();
     Ok(Some(Made { version, engine, is_restored, handed_over, reason, time }))

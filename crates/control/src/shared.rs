@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Rescan,
     /// The operator wants everything looked at.
     Hangup,
+    /// A program was loaded that has read files.
+    Loaded,
     /// A version has failed on probation.
     RolledBack(Arc<str>, u64),
     Stop,

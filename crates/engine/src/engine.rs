@@ -1,6 +1,6 @@
 //! The three traits, and what passes between their calls.
 
-use std::{io::Read, sync::Arc, task::Context, time::Instant};
+use std::{io::Read, path::PathBuf, sync::Arc, task::Context, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,12 @@ const KEEPS_NOTHING: &str = "this engine keeps none";
 pub trait Program: Send + Sync {
     /// The hash of everything the program was made from.
     fn id(&self) -> ProgramId;
+
+    /// The files of the host that it has looked at before its snapshot, as far as that is known: if
+    /// one changes, the program is not what it would be if it was loaded again.
+    fn files(&self) -> &[PathBuf] {
+        &[]
+    }
 
     /// The snapshot, to be kept on disk. Reads the files that the program has looked at.
     fn to_keep(&self) -> Result<ToKeep<'_>, KeepError> {

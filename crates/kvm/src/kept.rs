@@ -150,6 +150,7 @@ pub(crate) fn restore(kept: &Kept) -> Result<Arc<KvmProgram>, LoadError> {
         ready,
         events,
         reads: None,
+        files: Vec::new(),
         unknown_calls: Mutex::new(BTreeMap::new()),
     }))
 }

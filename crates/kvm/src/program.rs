@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct KvmProgram {
     pub(crate) events: Events,
     /// The files that it has looked at; `None` if it was started from a snapshot.
     pub(crate) reads: Option<Reads>,
+    /// Where these lie on the host.
+    pub(crate) files: Vec<PathBuf>,
     pub(crate) unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -102,6 +105,7 @@ pub(crate) fn load(
         process: machine.process.clone(),
         ready,
         events,
+        files: reads.on_host(&source.files),
         reads: Some(reads),
         unknown_calls: Mutex::new(unknown_calls),
     }))
@@ -128,6 +132,10 @@ impl Program for SharedProgram {
 
     fn to_keep(&self) -> Result<ToKeep<'_>, KeepError> {
         self.0.to_keep()
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        &self.0.files
     }
 
     fn unknown_calls(&self) -> Vec<(String, u64)> {

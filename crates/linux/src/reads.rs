@@ -8,10 +8,14 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fmt, io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
+use sandtide_engine::FileGrant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -123,6 +127,23 @@ impl Reads {
         if let Ok(place) = mounts.resolve(&[], path, true) {
             self.note(mounts, &[], path, &place);
         }
+    }
+
+    /// Where the files lie on the host, given what the program may read.
+    pub fn on_host(&self, grants: &[FileGrant]) -> Vec<PathBuf> {
+        let Some(list) = &self.0 else { return Vec::new() };
+        let list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = |path: &Vec<u8>| {
+            let path = Path::new(OsStr::from_bytes(path));
+            let granted = grants
+                .iter()
+                .filter_map(|grant| Some((&grant.host, path.strip_prefix(&grant.guest).ok()?)));
+            // The deepest grant is the one that was looked into.
+            let (host, inside) = granted.min_by_key(|(_, inside)| inside.components().count())?;
+            let is_grant = inside.as_os_str().is_empty();
+            Some(if is_grant { host.clone() } else { host.join(inside) })
+        };
+        list.files.keys().filter_map(host).collect()
     }
 
     /// The files as they are, which must be as they were.
