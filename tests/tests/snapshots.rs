@@ -266,3 +266,33 @@ require('http').createServer((_, response) => {
         }
     }
 }
+
+#[test]
+fn snapshots_are_kept_and_used_by_themselves() {
+    let Some(program) = c_server() else { return };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let kept = directory.path().join("kept");
+    let tenant = tenant(&program, &format!("{EPOLL}\nwarmup = {{ requests = 7 }}"));
+    let server = || Server::start_with(&format!("threads = 1\nsnapshots = {kept:?}"), &tenant);
+    let files = || fs::read_dir(&kept).map_or(0, Iterator::count);
+    let first = server();
+    assert_eq!(text(&first, "/count"), "8");
+    first.log.wait("it is kept", |line| line.contains("kept a snapshot"));
+    assert_eq!(files(), 1);
+    let second = server();
+    assert_eq!(text(&second, "/count"), "8");
+    second.log.wait("it is used", |line| line.contains("goes on from its snapshot"));
+
+    // What is damaged is made again.
+    let file = fs::read_dir(&kept).expect("it is there").next().expect("a file").expect("a file");
+    let mut bytes = fs::read(file.path()).expect("it is ours");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::remove_file(file.path()).expect("it is ours");
+    fs::write(file.path(), bytes).expect("it is ours");
+    let third = server();
+    assert_eq!(text(&third, "/count"), "8");
+    third.log.wait("why", |line| line.contains("is booted") && line.contains("is damaged"));
+    third.log.wait("it is kept", |line| line.contains("kept a snapshot"));
+    assert_eq!(files(), 1);
+}

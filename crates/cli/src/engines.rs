@@ -2,7 +2,8 @@
 
 use std::{env, path::PathBuf, sync::Arc};
 
-use sandtide_config::{Translation, TranslationCache};
+use sandtide_config::{Server, Translation, TranslationCache};
+use sandtide_control::SnapshotDirectory;
 use sandtide_engine::Engine;
 use sandtide_riscv::{Cache, RiscvEngine, TranslationOptions};
 
@@ -11,6 +12,18 @@ use crate::report::Hinted;
 /// All engines, in the order in which they are asked whether they recognise a program.
 pub fn all() -> Vec<Arc<dyn Engine>> {
     with(RiscvEngine::new())
+}
+
+/// All engines, with what a configuration says of translated code and of snapshots.
+pub fn of_server(server: &Server) -> anyhow::Result<Vec<Arc<dyn Engine>>> {
+    let engines = configured(&server.translation)?;
+    let Some(directory) = &server.snapshots else { return Ok(engines) };
+    let directory = SnapshotDirectory::open(directory, server.snapshots_size).map_err(|error| {
+        let hint =
+            "set `server.snapshots` to a directory of the server's user alone, or leave it out";
+        Hinted::new(format!("{:#}", anyhow::Error::from(error)), hint)
+    })?;
+    Ok(engines.into_iter().map(|engine| directory.in_front_of(engine)).collect())
 }
 
 /// All engines, with what a configuration says of translated code.

@@ -1,10 +1,10 @@
 //! `[server]`: what the operator sets.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use crate::{
     Forwarded, Listen, Translation,
-    kind::{Word, boolean, duration, integer, optional, size, table, word},
+    kind::{Word, boolean, duration, integer, optional, path, size, table, word},
     listen::Listeners,
     section::{Exceeded, Section, section},
 };
@@ -85,6 +85,11 @@ section! {
         /// what is done with a request's trace context (W3C `traceparent`): nothing, hand it to the
         /// program as a part of that trace, or start a trace as well for requests that have none
         trace: Trace = Trace::Propagate, word();
+        /// where the snapshots of programs are kept for the next start, which then needs no boot
+        /// ([Snapshots on disk](snapshots.md)): a directory that nobody but the server's user can write
+        snapshots: Option<PathBuf> = None, optional(path(), "none are kept");
+        /// files in that directory; those that were not used for longest make room
+        snapshots_size: u64 = 8 << 30, size(1 << 20..=1 << 44);
         /// who may say who the client is, and how programs learn of it, below
         forwarded: Forwarded = Forwarded::default(), table();
         /// translated code: where it is kept, and what it may take, below

@@ -13,6 +13,7 @@
 //! | `choose` | which engine runs a file |
 //! | `libraries` | what a dynamically linked program reads of this machine |
 //! | `load` | a file to a program |
+//! | `keeping` | snapshots that are kept by themselves |
 //! | `kept` | a program to a snapshot on disk, and back |
 //! | `warm` | is a program fit to serve? |
 //! | `table` | a tenant of the configuration to one of the runtime |
@@ -42,6 +43,7 @@ mod control;
 mod entry;
 mod hook;
 mod keeper;
+mod keeping;
 mod kept;
 pub mod libraries;
 mod load;
@@ -63,6 +65,7 @@ pub use admin::{Admin, Readiness, Sources};
 pub use configure::ConfigureError;
 pub use control::{Control, Handle};
 pub use hook::{Apply, FilesOf, Hook, Reread, Settings};
+pub use keeping::{DirectoryError, SnapshotDirectory};
 pub use kept::{KeepFailed, RestoreFailed, keep};
 pub use load::{LoadFailed, Loaded, load, try_all};
 pub use prepare::{Prepared, Ready};

@@ -125,6 +125,18 @@ pub(crate) fn checksum(head: &[u8]) -> u64 {
     hash.finish()
 }
 
+/// Has the checksum of a file's bytes fit, for tests of what is behind it.
+pub fn with_checksum(bytes: &mut [u8]) {
+    let Some(header) = bytes.first_chunk::<HEADER>() else { return };
+    let mut start = [0; 8];
+    start.copy_from_slice(&header[32..40]);
+    let start = usize::try_from(u64::from_le_bytes(start)).unwrap_or(usize::MAX);
+    if (HEADER..=bytes.len()).contains(&start) {
+        let checksum = checksum(&bytes[..start]);
+        bytes[48..56].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
 /// Reads what is in front of the pages.
 pub(crate) fn decode(
     head: &[u8],
@@ -247,7 +259,7 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Whether something belongs to our user or to root, and nobody else may write it.
-pub(crate) fn belongs_to_us(owner: u32, mode: u32) -> Result<(), &'static str> {
+pub fn belongs_to_us(owner: u32, mode: u32) -> Result<(), &'static str> {
     const ROOT: u32 = 0;
     if owner != rustix::process::geteuid().as_raw() && owner != ROOT {
         return Err("belongs to another user");

@@ -20,7 +20,7 @@ mod unusable;
 mod write;
 
 pub use about::About;
-pub use file::{SnapshotFile, is_snapshot};
+pub use file::{SnapshotFile, belongs_to_us, is_snapshot, with_checksum};
 pub use origin::Origin;
 pub use unusable::Unusable;
 pub use write::{WriteError, write};

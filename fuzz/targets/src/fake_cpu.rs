@@ -1,9 +1,10 @@
 //! Registers for system calls, without instructions.
 
 use sandtide_linux::{Architecture, Cpu, GuestMemory, MemoryError, SignalEntry};
+use serde::{Deserialize, Serialize};
 
 /// Registers, as far as the system knows them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FakeCpu<const X86: bool> {
     number: u64,
     args: [u64; 6],

@@ -24,6 +24,7 @@ mod reset;
 mod resolver;
 mod responses;
 mod rv;
+mod snapshots;
 mod system_calls;
 mod translation;
 mod unwind;
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "reset", run: reset::run, seeds: reset::seeds },
     Target { name: "resolver", run: resolver::run, seeds: resolver::seeds },
     Target { name: "responses", run: responses::run, seeds: responses::seeds },
+    Target { name: "snapshots", run: snapshots::run, seeds: snapshots::seeds },
     Target { name: "system_calls", run: system_calls::run, seeds: system_calls::seeds },
     Target { name: "translation", run: translation::run, seeds: translation::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },

@@ -95,8 +95,26 @@ fn limits() -> Limits {
     }
 }
 
-struct Guest<C: Cpu> {
-    process: Process<C>,
+/// Does something with what processes are started with.
+pub(crate) fn with_setup<R>(work: impl FnOnce(&ProcessSetup<'_>) -> R) -> R {
+    let limits = limits();
+    let setup = ProcessSetup {
+        program: "/fuzz",
+        args: &["fuzz".to_owned()],
+        env: &["A=b".to_owned()],
+        reseed: true,
+        files: &grant().files,
+        limits: &limits,
+        stack: 64 << 10,
+        hardware: Hardware::default(),
+        directory: "/",
+        network: None,
+    };
+    work(&setup)
+}
+
+pub(crate) struct Guest<C: Cpu> {
+    pub(crate) process: Process<C>,
     memory: FakeMemory,
     random: StdRng,
     now: Instant,
@@ -104,7 +122,7 @@ struct Guest<C: Cpu> {
 
 /// What a call came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Returned(Option<u64>),
     /// The process is over, or waits for what will not come.
     Over,
@@ -146,7 +164,7 @@ impl<C: Calling> Guest<C> {
         assert_eq!(probed, again, "after the reset, calls answer differently");
     }
 
-    fn start(own: &[u8]) -> Self {
+    pub(crate) fn start(own: &[u8]) -> Self {
         let mut memory = FakeMemory::new(PAGES, FRESH);
         memory.map(TEXTS, IMAGE_END - TEXTS, READ_WRITE);
         for (index, path) in PATHS.iter().enumerate() {
@@ -159,27 +177,16 @@ impl<C: Calling> Guest<C> {
             brk_start: IMAGE_END,
             ..ImageLayout::default()
         };
-        let limits = limits();
-        let setup = ProcessSetup {
-            program: "/fuzz",
-            args: &["fuzz".to_owned()],
-            env: &["A=b".to_owned()],
-            reseed: true,
-            files: &grant().files,
-            limits: &limits,
-            stack: 64 << 10,
-            hardware: Hardware::default(),
-            directory: "/",
-            network: None,
-        };
         let mut random = StdRng::seed_from_u64(1);
-        let process = Process::start(&image, &setup, C::default(), &mut memory, &mut random)
-            .expect("a process starts");
+        let process = with_setup(|setup| {
+            Process::start(&image, setup, C::default(), &mut memory, &mut random)
+        })
+        .expect("a process starts");
         Self { process, memory, random, now: Instant::now() }
     }
 
     /// Makes one call from the input, and lets other threads run until one can make the next.
-    fn call(&mut self, input: &mut Unstructured<'_>) -> End {
+    pub(crate) fn call(&mut self, input: &mut Unstructured<'_>) -> End {
         match next::<u8>(input) {
             // What an engine does between calls.
             0..4 => self.process.preempt(),

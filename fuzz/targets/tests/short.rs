@@ -61,6 +61,11 @@ fn responses() {
 }
 
 #[test]
+fn snapshots() {
+    fuzz("snapshots");
+}
+
+#[test]
 fn system_calls() {
     fuzz("system_calls");
 }

@@ -116,7 +116,7 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let engines = engines::all();
     let reread = source(args, &engines)?;
     let config = reread()?;
-    let engines = engines::configured(&config.server.translation)?;
+    let engines = engines::of_server(&config.server)?;
     let server = config.server.clone();
     let listens: Vec<_> = server.listen.iter().map(host_listen).collect();
     let certificates = config.tls.as_ref().map(certificates::load).transpose()?;

@@ -93,6 +93,8 @@ head_timeout = "8 s"
 idle_timeout = "9 s"
 body_timeout = "10 s"
 verify_resets = "never"
+snapshots = "kept"
+snapshots_size = "1 GiB"
 trace = "always"
 [server.forwarded]
 trust = ["10.0.0.0/8", "::1"]
