@@ -419,6 +419,9 @@ impl Machine {
         if let Some((connection, length)) = input {
             self.process.take_in(connection, length);
         }
+        for (futex, count) in self.desk.woken(&mut self.memory) {
+            self.process.wake_futex(futex, count);
+        }
     }
 
     /// The guest was interrupted, anywhere.

@@ -6,7 +6,9 @@
 
 use rand::RngCore;
 
-use crate::{Cpu, Process, files::flags, kernel::Kernel, objects::Far, vfs::Node};
+use crate::{
+    Cpu, Process, files::flags, kernel::Kernel, objects::Far, threads::Threads, vfs::Node,
+};
 
 /// Answers that hold until the next call of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +19,14 @@ pub struct Answers<'a> {
     pub thread: u32,
     /// There is one thread: `sched_yield` is 0.
     pub is_alone: bool,
-    /// Nobody waits for a futex: `FUTEX_WAKE` is 0.
-    pub wakes_nobody: bool,
+    /// Whom a `FUTEX_WAKE` wakes; `None` if they wait for more futexes than this can hold.
+    pub waiters: Option<Waiters>,
     /// What can be read from a connection.
     pub input: Option<Input<'a>>,
 }
+
+/// The futexes that threads wait for, with how many do: none at the end have address 0.
+pub type Waiters = [(u64, u64); 16];
 
 /// What can be read from the connection that the host has last sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,15 @@ impl Kernel {
     }
 }
 
+fn waiters(threads: &Threads) -> Option<Waiters> {
+    let mut waiters = Waiters::default();
+    for address in threads.futexes() {
+        let place = waiters.iter_mut().find(|(at, _)| *at == address || *at == 0)?;
+        *place = (address, place.1 + 1);
+    }
+    Some(waiters)
+}
+
 impl<C: Cpu> Process<C> {
     /// What may be answered now.
     pub fn answers(&mut self, random: &mut dyn RngCore) -> Answers<'_> {
@@ -71,9 +85,14 @@ impl<C: Cpu> Process<C> {
             process,
             thread: threads.current().tid,
             is_alone: threads.count() == 1,
-            wakes_nobody: !threads.any_waits_for_futex(),
+            waiters: waiters(threads),
             input: kernel.input(),
         }
+    }
+
+    /// The guest has woken up to `count` threads that wait for a futex.
+    pub fn wake_futex(&mut self, address: u64, count: u32) {
+        self.kernel.wake_futex(address, u32::MAX, count);
     }
 
     /// The guest has read the first bytes of a connection's [`Input`]; as many as there are if that is

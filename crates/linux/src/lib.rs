@@ -57,7 +57,7 @@ mod tracked;
 mod verify;
 mod vfs;
 
-pub use answers::{Answers, Input};
+pub use answers::{Answers, Input, Waiters};
 pub use connections::{Connection, Listener};
 pub use cpu::{Architecture, Cpu, SignalEntry, SignalInfo};
 pub use host::{Action, CpuTime, Delivered, Host, Schedule};

@@ -302,10 +302,11 @@ impl Threads {
             .any(|thread| matches!(thread.state, State::Parked(wait) if wait.event == Event::Host))
     }
 
-    /// Whether anything waits for a futex.
-    pub(crate) fn any_waits_for_futex(&self) -> bool {
-        self.list.iter().any(|thread| {
-            matches!(thread.state, State::Parked(Wait { event: Event::Futex { .. }, .. }))
+    /// The addresses of the futexes that threads wait for, once for each thread.
+    pub(crate) fn futexes(&self) -> impl Iterator<Item = u64> {
+        self.list.iter().filter_map(|thread| match thread.state {
+            State::Parked(Wait { event: Event::Futex { address, .. }, .. }) => Some(address),
+            _ => None,
         })
     }
 

@@ -3,10 +3,13 @@
 //! ```text
 //!     0  the time    sequence │ ticks │ rate │ least │ real │ monotonic │ boot
 //!    64  used        how many calls were answered │ how many bytes of the input were read
-//!    80  answers     process │ thread │ is it alone? │ would a wake wake nobody?
+//!    80  answers     process │ thread │ is it alone? │ are those all who wait for a futex?
 //!   112  the input   its descriptor │ how many bytes │ is a read behind them EAGAIN?
+//!   136  wakes       how many futexes were woken
 //!   192  registers   of the program, while the entry answers it
-//!   512  a stack     of one word, below
+//!   288  a stack     of one word, below
+//!        waiters     16 times a futex │ how many wait for it
+//!   544  woken       16 times a futex │ how many were woken
 //!  1024  the bytes of the input
 //! ```
 //!
@@ -17,7 +20,7 @@
 
 use std::time::Duration;
 
-use sandtide_linux::{Answers, Input};
+use sandtide_linux::{Answers, Input, Waiters};
 
 use crate::{
     inside::ticks::{Ticks, counter},
@@ -45,13 +48,16 @@ pub(super) mod at {
     pub(crate) const PROCESS: u64 = 80;
     pub(crate) const THREAD: u64 = 88;
     pub(crate) const ALONE: u64 = 96;
-    pub(crate) const WAKES_NOBODY: u64 = 104;
+    pub(crate) const KNOWS_WAITERS: u64 = 104;
     pub(crate) const FD: u64 = 112;
     pub(crate) const LENGTH: u64 = 120;
     pub(crate) const IS_NONBLOCKING: u64 = 128;
+    pub(crate) const WAKES: u64 = 136;
     /// `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8`, `r9`, `r10`, `rsp`.
     pub(crate) const REGISTERS: u64 = 192;
-    pub(crate) const STACK_TOP: u64 = 512;
+    pub(crate) const STACK_TOP: u64 = 288;
+    pub(crate) const WAITERS: u64 = 288;
+    pub(crate) const WOKEN: u64 = 544;
     pub(crate) const BYTES: u64 = 1024;
 }
 
@@ -59,8 +65,8 @@ pub(super) mod at {
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     time: Option<Time>,
-    /// The words of the answers.
-    answers: Option<[u64; 4]>,
+    /// The words of the answers, and who waits.
+    answers: Option<([u64; 4], Waiters)>,
     input: Option<Lying>,
     /// What the guest has used, as of the last look.
     used: Used,
@@ -118,12 +124,13 @@ impl Lying {
 }
 
 /// Writes words.
-fn put<const N: usize>(memory: &mut Memory, at: u64, words: [u64; N]) {
-    let bytes = words.map(u64::to_le_bytes);
-    memory.write_own(DESK + at, bytes.as_flattened());
+fn put(memory: &mut Memory, at: u64, words: &[u64]) {
+    for (index, word) in (0..).zip(words) {
+        memory.write_own(DESK + at + 8 * index, &word.to_le_bytes());
+    }
 }
 
-/// Reads the two words of [`Used`].
+/// Reads two words.
 fn words(memory: &Memory, at: u64) -> [u64; 2] {
     let bytes = memory.system::<16>(DESK + at);
     let mut words = [0; 2];
@@ -154,16 +161,23 @@ impl Desk {
             .map_or(0, |before| before.own.0.saturating_add(before.passed()).saturating_sub(own.0));
         self.time = Some(Time { ticks, own, least });
         let Ticks { at, real, rate, .. } = ticks;
-        put(memory, at::SEQUENCE, [counter(), at, rate, least, real, own.0, own.1]);
+        put(memory, at::SEQUENCE, &[counter(), at, rate, least, real, own.0, own.1]);
     }
 
     /// Lays out answers to calls. The guest must not be in the middle of one.
     pub(crate) fn answer(&mut self, memory: &mut Memory, answers: &Answers<'_>) {
-        let Answers { process, thread, is_alone, wakes_nobody, input } = *answers;
-        let words = [process.into(), thread.into(), u64::from(is_alone), u64::from(wakes_nobody)];
-        if self.answers != Some(words) {
-            self.answers = Some(words);
-            put(memory, at::PROCESS, words);
+        let Answers { process, thread, is_alone, waiters, input } = *answers;
+        let words =
+            [process.into(), thread.into(), u64::from(is_alone), u64::from(waiters.is_some())];
+        let waiters = waiters.unwrap_or_default();
+        if self.answers != Some((words, waiters)) {
+            let same = self.answers.is_some_and(|(_, lying)| lying == waiters);
+            // Nobody waits where nothing lies.
+            if !same && (self.answers.is_some() || waiters != Waiters::default()) {
+                put(memory, at::WAITERS, waiters.map(<[u64; 2]>::from).as_flattened());
+            }
+            self.answers = Some((words, waiters));
+            put(memory, at::PROCESS, &words);
         }
         let input = input.filter(|input| input.bytes.len() <= MOST_INPUT);
         match (input, self.input) {
@@ -171,7 +185,7 @@ impl Desk {
             (Some(input), _) => self.lay_input(memory, &input),
             (None, Some(_)) => {
                 self.input = None;
-                put(memory, at::FD, [0; 3]);
+                put(memory, at::FD, &[0; 3]);
             }
             (None, None) => {}
         }
@@ -182,8 +196,8 @@ impl Desk {
         let length = bytes.len() as u64;
         self.input = Some(Lying { connection, fd, start, end: start + length, is_nonblocking });
         self.used.read = 0;
-        put(memory, at::READ, [0]);
-        put(memory, at::FD, [fd, length, u64::from(is_nonblocking)]);
+        put(memory, at::READ, &[0]);
+        put(memory, at::FD, &[fd, length, u64::from(is_nonblocking)]);
         memory.write_own(DESK + at::BYTES, bytes);
     }
 
@@ -201,6 +215,26 @@ impl Desk {
         self.used.read = read;
         let input = self.input.filter(|_| more > 0).map(|lying| (lying.connection, more));
         (if new < MOST_CALLS { new } else { 0 }, input)
+    }
+
+    /// The futexes that the guest has woken since the last look, with how many of those who waited.
+    /// It must not be in the middle of a call.
+    ///
+    /// What it says here it could as well have asked for.
+    pub(crate) fn woken(&mut self, memory: &mut Memory) -> impl Iterator<Item = (u64, u32)> {
+        let [wakes, _] = words(memory, at::WAKES);
+        let mut woken = Waiters::default();
+        let count = usize::try_from(wakes).unwrap_or(usize::MAX).min(woken.len());
+        for (index, woken) in (0..).zip(&mut woken[..count]) {
+            *woken = words(memory, at::WOKEN + 16 * index).into();
+        }
+        if wakes != 0 {
+            // What lies there does not say any more who waits.
+            self.answers = None;
+            put(memory, at::WAKES, &[0]);
+            put(memory, at::WAITERS, Waiters::default().map(<[u64; 2]>::from).as_flattened());
+        }
+        woken.into_iter().take(count).map(|(address, count)| (address, count as u32))
     }
 
     /// The memory has been put back: nothing lies there.

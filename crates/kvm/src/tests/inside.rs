@@ -161,6 +161,36 @@ server!(reads_in_pieces:
     "mov edi, 0x500000", "mov esi, 129", "mov edx, 1", "mov eax, 202", "syscall",
     "test eax, eax", "jnz 99f");
 
+// Another thread waits for a futex. Wakes it, in vain for a second time, and answers when it has
+// run.
+guest!(wakes_a_thread:
+    "mov edi, 0x50f00", "mov esi, 0x504000", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d",
+    "mov eax, 56", "syscall", // clone
+    "test eax, eax", "jz 5f",
+    "mov edi, 0x508000", "mov esi, 0x4000", "mov eax, 0x535401", "syscall",
+    "mov edi, 0x500300", "mov esi, 129", "mov edx, 7", "mov eax, 202", "syscall",
+    "cmp eax, 1", "jne 9f",
+    "mov edi, 0x500300", "mov esi, 129", "mov edx, 7", "mov eax, 202", "syscall",
+    "test eax, eax", "jnz 9f",
+    "3: mov eax, 24", "syscall",
+    "cmp dword ptr [0x500308], 1", "jne 3b",
+    "mov dword ptr [0x502000], 200",
+    "mov edi, 0x502000", "mov eax, 0x535402", "syscall",
+    "5: mov edi, 0x500300", "mov esi, 128", "xor edx, edx", "xor r10d, r10d", "mov eax, 202",
+    "syscall",
+    "mov dword ptr [0x500308], 1",
+    "mov edi, 0x500310", "mov esi, 128", "xor edx, edx", "xor r10d, r10d", "mov eax, 202",
+    "syscall",
+    "9: mov edi, 9", "mov eax, 231", "syscall");
+
+#[test]
+fn a_thread_that_was_woken_inside_runs() {
+    if has_kvm() {
+        // The calls that leave the processor to another thread, and the answer.
+        assert_eq!(fewest_exits(wakes_a_thread(), ""), (3, 5));
+    }
+}
+
 #[test]
 fn a_request_takes_one_exit() {
     if has_kvm() {

@@ -367,7 +367,8 @@ fn an_engine_may_answer_what_the_guest_would_be_answered_here() {
     let mut random = StdRng::seed_from_u64(1);
     let answers = machine.process.answers(&mut random);
     assert_eq!((answers.process, answers.thread), (100, 100));
-    assert!(answers.is_alone && answers.wakes_nobody);
+    assert!(answers.is_alone);
+    assert_eq!(answers.waiters, Some(Default::default()));
     let input = answers.input.unwrap();
     assert_eq!((input.fd, input.start, input.bytes), (fd, 0, &b"hello world"[..]));
     assert!(!input.is_nonblocking, "a read that finds nothing waits");
