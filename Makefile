@@ -23,7 +23,7 @@ setup:
 
 build:
 	@scripts/setup run
-	cargo build --release -p sandtide-cli
+	cargo build --release -p sandtide-cli -p sandtide-module
 
 examples: build
 	@SANDTIDE=$(SANDTIDE) scripts/build-examples

@@ -12,7 +12,10 @@ use rustix::process::Pid;
 pub use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{Client, Log, Request, Response, binary::running};
+use crate::{
+    Client, Log, Request, Response,
+    binary::{running, top},
+};
 
 /// What the line begins with that says that the server is ready, and where.
 const READY: &str = "ready: ";
@@ -101,6 +104,39 @@ impl Server {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let log = Log::of(child.stderr.take().expect("stderr is piped"));
         Self { child, addresses: Vec::new(), log, directory: own }
+    }
+
+    /// Serves an application of `tests/apps`, `module:attribute`, in an interpreter of this machine.
+    ///
+    /// # Panics
+    /// If the server does not come up.
+    pub fn application(target: &str, arguments: &[&str]) -> Self {
+        Self::begin_application(target, arguments).ready()
+    }
+
+    /// As [`Self::application`], and does not wait until it serves.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn begin_application(target: &str, arguments: &[&str]) -> Self {
+        Self::begin_application_in(&top().join("tests/apps"), target, arguments)
+    }
+
+    /// As [`Self::begin_application`], with the modules of another directory.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn begin_application_in(place: &Path, target: &str, arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = running("serve");
+        command.args([target, "--listen", "127.0.0.1:0"]).args(arguments);
+        command.current_dir(place).env_remove("SANDTIDE_LOG");
+        // What the application prints is as good as a log.
+        command.env("PYTHONUNBUFFERED", "1").env("PYTHONDONTWRITEBYTECODE", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let log = Log::of(child.stderr.take().expect("stderr is piped"));
+        Self { child, addresses: Vec::new(), log, directory }
     }
 
     fn begin_as(configuration: &str, adapt: impl FnOnce(Command) -> Command) -> Self {

@@ -96,20 +96,6 @@ impl Python {
     }
 }
 
-/// Whether a text names an application, as `module:application` does.
-pub fn is_application(text: &str) -> bool {
-    let Some((module, attribute)) = text.split_once(':') else { return false };
-    let is_name = |name: &str| {
-        let mut characters = name.chars();
-        characters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
-            && characters.all(|c| c.is_alphanumeric() || c == '_')
-    };
-    let module = module.strip_suffix(".py").unwrap_or(module);
-    let attribute = attribute.strip_suffix("()").unwrap_or(attribute);
-    attribute.split('.').all(is_name)
-        && module.rsplit('/').take(1).all(|name| name.split('.').all(is_name))
-}
-
 /// `lib/python3.X/site-packages`.
 fn packages(library: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(library).ok()?.filter_map(Result::ok);
@@ -137,18 +123,6 @@ fn said(script: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn applications_are_told_from_files() {
-        for text in ["app:app", "pkg.mod:make()", "a/b.py:app.sub", "app.py:app", "_a:b"] {
-            assert!(is_application(text), "{text}");
-        }
-        for text in
-            ["app", "app:", ":app", "http://x", "c:/x.elf", "a b:c", "app:1", "sandtide.toml"]
-        {
-            assert!(!is_application(text), "{text}");
-        }
-    }
 
     #[test]
     fn a_virtual_environment_brings_its_packages() {

@@ -46,6 +46,8 @@ mod warmup;
 
 use std::path::PathBuf;
 
+use sandtide_engine::ApplicationSource;
+
 pub use authority::{Authority, AuthorityError};
 pub use context::Surroundings;
 pub use forwarded::{Forwarded, ForwardedHeaders};
@@ -85,6 +87,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// The configuration of a server that has one application, which answers to every name.
+    pub fn of_application(source: ApplicationSource) -> Self {
+        let tenants = vec![Tenant::of_application(source)];
+        Self { tenants, ..Self::of_program(PathBuf::new()) }
+    }
+
     /// The configuration of a server that has one program, which answers to every name.
     pub fn of_program(file: PathBuf) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use sandtide_engine::{Isolation, Limits};
+use sandtide_engine::{ApplicationSource, Isolation, Limits};
 
 use crate::{
     Authority, Load, LogLimits, Program, Rate, Respond, Warmup,
@@ -63,6 +63,8 @@ pub struct Tenant {
 pub enum Serves {
     /// `program`: code in a sandbox.
     Program(Program),
+    /// `app`: an application in this process.
+    Application(ApplicationSource),
     /// `respond`: a constant.
     Respond(Respond),
 }
@@ -71,13 +73,18 @@ impl Tenant {
     /// The tenant that `sandtide serve PROGRAM` serves: everything goes to the program, which may
     /// have nothing but the default limits. Its name is made from the file's.
     pub fn of_program(file: PathBuf) -> Self {
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let name: String =
-            stem.chars().map(|c| if is_name_character(c) { c } else { '-' }).take(63).collect();
-        let name = name.trim_start_matches(['-', '_']);
-        let name = if name.is_empty() { "program" } else { name }.to_owned();
+        let name = name_of(&file.file_stem().unwrap_or_default().to_string_lossy());
         let Shared { program, run } = Shared::resolve(SharedLayer::default());
         let serves = Serves::Program(program.program(file));
+        Self::new(name, (Vec::new(), true, "/".to_owned()), serves, run)
+    }
+
+    /// The tenant that `sandtide serve MODULE:ATTRIBUTE` serves: everything goes to the application.
+    /// Its name is made from the module's.
+    pub fn of_application(source: ApplicationSource) -> Self {
+        let name = name_of(&source.target.module);
+        let Shared { run, .. } = Shared::resolve(SharedLayer::default());
+        let serves = Serves::Application(source);
         Self::new(name, (Vec::new(), true, "/".to_owned()), serves, run)
     }
 
@@ -133,4 +140,13 @@ impl Tenant {
             log: limits.log(),
         }
     }
+}
+
+/// A tenant's name, made from another.
+fn name_of(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    let name: String =
+        text.chars().map(|c| if is_name_character(c) { c } else { '-' }).take(63).collect();
+    let name = name.trim_start_matches(['-', '_']);
+    if name.is_empty() { "program" } else { name }.to_owned()
 }

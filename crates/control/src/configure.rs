@@ -99,7 +99,7 @@ fn make(
     };
     let (answer, entry) = match &tenant.serves {
         Serves::Respond(respond) => (Answer::Fixed(constant(respond)), None),
-        Serves::Program(_) => {
+        Serves::Program(_) | Serves::Application(_) => {
             let entry = match before.and_then(|known| known.entry.clone()) {
                 Some(entry) => entry,
                 None => {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use sandtide_config::Config;
-use sandtide_engine::Engine;
+use sandtide_engine::{Engine, InProcess};
 use sandtide_runtime::{self as runtime, Runtime};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     keeper::Keeper,
     load::for_all,
     loaders,
-    prepare::{Prepared, Ready, prepare},
+    prepare::{Prepared, Ready, import, prepare},
     shared::{Event, Shared},
     tally::{Deed, Tally},
     watch::Watch,
@@ -42,10 +42,12 @@ pub struct Handle {
 
 impl Control {
     /// Makes a runtime for a configuration: loads the programs that are wanted from the start, as
-    /// many at a time as there are cores, and has a look at the files of the others.
+    /// many at a time as there are cores, and has a look at the files of the others. Applications
+    /// are imported on this thread, which has to be the one that will serve.
     pub fn prepare(
         config: Config,
         engines: Vec<Arc<dyn Engine>>,
+        in_process: Option<&dyn InProcess>,
         options: runtime::Options,
     ) -> Result<(Self, Vec<Prepared>), ConfigureError> {
         let (sender, events) = channel();
@@ -54,7 +56,14 @@ impl Control {
         shared.publish(&tenants);
         let known: Vec<_> =
             config.tenants.iter().filter_map(|tenant| tenants.get(tenant.name.as_str())).collect();
-        let prepared = for_all(&known, |known| prepare(known, &shared.engines, &shared.tally));
+        let imported: Vec<_> = known.iter().map(|known| import(known, in_process)).collect();
+        let others: Vec<_> = known.iter().zip(&imported).filter(|(_, i)| i.is_none()).collect();
+        let mut prepared =
+            for_all(&others, |(known, _)| prepare(known, &shared.engines, &shared.tally))
+                .into_iter();
+        // In the order of the configuration.
+        let prepared: Vec<_> =
+            imported.into_iter().filter_map(|done| done.or_else(|| prepared.next())).collect();
         for prepared in &prepared {
             match prepared.state {
                 Ok(Ready::Loaded(_) | Ready::Restored(_)) => shared.tally.add(Deed::Loaded),

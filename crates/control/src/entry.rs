@@ -297,7 +297,8 @@ impl Order {
     pub(crate) fn spec(&self) -> Option<&Spec> {
         match &self.tenant.serves {
             Serves::Program(spec) => Some(spec),
-            Serves::Respond(_) => None,
+            // An application is loaded once, before anything is served.
+            Serves::Application(_) | Serves::Respond(_) => None,
         }
     }
 }

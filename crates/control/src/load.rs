@@ -40,6 +40,9 @@ pub enum LoadFailed {
     /// It is a snapshot that cannot be used.
     #[error(transparent)]
     Restore(#[from] RestoreFailed),
+    /// It is an application, and there is no interpreter in this process.
+    #[error("there is no interpreter in this process to run the application")]
+    NoInterpreter,
     /// Its engine panicked. The panic itself is on standard error.
     #[error("the engine panicked while loading")]
     Panicked,
@@ -69,7 +72,7 @@ impl LoadFailed {
             Self::Choose(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Restore(error) => Some(error.hint()),
-            Self::Panicked | Self::Warm(_) | Self::HandOver(_) => None,
+            Self::NoInterpreter | Self::Panicked | Self::Warm(_) | Self::HandOver(_) => None,
         }
     }
 }
@@ -133,6 +136,8 @@ pub fn load(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> Loaded {
     let log = tenant_log(&tenant);
     let (content, engine) = match &tenant.serves {
         Serves::Respond(respond) => (Ok(Content::Fixed(constant(respond))), None),
+        // Only who serves it can import it.
+        Serves::Application(_) => (Err(LoadFailed::NoInterpreter), None),
         Serves::Program(spec) => {
             let image = choose::read(&spec.file).map_err(LoadFailed::from);
             match image.and_then(|image| load_image(&tenant, spec, image, engines, &log)) {

@@ -1,9 +1,12 @@
 //! What becomes of a tenant before anything is served.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sandtide_config::{Load, Serves, Tenant};
-use sandtide_engine::Engine;
+use sandtide_engine::{Engine, InProcess};
 
 use crate::{
     configure::Known,
@@ -51,4 +54,29 @@ pub(crate) fn prepare(known: &Known, engines: &[Arc<dyn Engine>], tally: &Arc<Ta
         entry.failed(None, &why);
     }
     Prepared { tenant, state }
+}
+
+/// Imports a tenant's application, if it has one: on this thread, which is to serve it.
+pub(crate) fn import(known: &Known, in_process: Option<&dyn InProcess>) -> Option<Prepared> {
+    let tenant = known.tenant.clone();
+    let (Serves::Application(source), Some(entry)) = (&tenant.serves, &known.entry) else {
+        return None;
+    };
+    let start = Instant::now();
+    entry.slot.begin_loading();
+    let loaded = match in_process {
+        Some(in_process) => in_process.load(source).map_err(LoadFailed::from),
+        None => Err(LoadFailed::NoInterpreter),
+    };
+    let state = match loaded {
+        Ok(program) => {
+            entry.slot.install(program, 0);
+            Ok(Ready::Loaded(start.elapsed()))
+        }
+        Err(error) => {
+            entry.slot.fail(&report::chain(&error));
+            Err(error)
+        }
+    };
+    Some(Prepared { tenant, state })
 }

@@ -40,7 +40,10 @@ pub(crate) struct Made {
 pub(crate) fn reload(entry: &Entry, engines: &[Arc<dyn Engine>], tally: &Arc<Tally>) {
     for attempt in 1..=ATTEMPTS {
         let order = entry.order();
-        let Some(spec) = order.spec() else { return };
+        let Some(spec) = order.spec() else {
+            entry.slot.fail("an application is imported when the server starts");
+            return;
+        };
         let before = Signature::of(&spec.file).ok();
         let result = load_once(entry, &order, engines);
         let has_changed = Signature::of(&spec.file).ok() != before;

@@ -237,6 +237,10 @@ pub enum LoadError {
         /// The limit, with its unit.
         limit: String,
     },
+    /// An application could not be imported, or failed to start up: the exception. The interpreter has
+    /// shown where.
+    #[error("the application failed before its first request: {0}")]
+    Application(String),
     /// It ended badly before it waited for its first request.
     #[error("the program failed before it asked for its first request: {0}")]
     Boot(Fault),
@@ -280,7 +284,7 @@ impl LoadError {
             {
                 Some("no memory is left, or no mapping: `sysctl vm.max_map_count` limits those")
             }
-            Self::Engine(_) => None,
+            Self::Application(_) | Self::Engine(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One request being answered.
 
-use std::{fmt, rc::Rc};
+use std::{fmt, net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts};
@@ -40,17 +40,30 @@ pub struct AddedHeaders {
     pub authority: Option<HeaderName>,
 }
 
+/// What is known of the connection that a request came by: the same for all of its requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Connection {
+    /// The client's address; `None` on a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// The address that it connected to, likewise.
+    pub local: Option<SocketAddr>,
+    /// Whether it is encrypted.
+    pub is_tls: bool,
+}
+
 /// A request with what a host knows beside it.
 pub struct Incoming {
     /// Its body.
     pub body: RequestBody,
     /// Headers for the guest beside the request's own.
     pub added: Option<Rc<AddedHeaders>>,
+    /// The connection; `None` if there is none.
+    pub connection: Option<Rc<Connection>>,
 }
 
 impl From<RequestBody> for Incoming {
     fn from(body: RequestBody) -> Self {
-        Self { body, added: None }
+        Self { body, added: None, connection: None }
     }
 }
 
@@ -67,6 +80,8 @@ pub struct Exchange {
     pub request: Parts,
     /// Headers beside those of the request: see [`Exchange::headers`].
     pub added: Option<Rc<AddedHeaders>>,
+    /// The connection that it came by, if it came by one.
+    pub connection: Option<Rc<Connection>>,
     /// The request's body and trailers.
     pub body: RequestBody,
     /// The response so far.
@@ -83,8 +98,8 @@ impl Exchange {
         response_limit: u64,
     ) -> Self {
         let response = Response::new(response_limit);
-        let Incoming { body, added } = incoming.into();
-        Self { id, purpose: Purpose::Request, request, added, body, response }
+        let Incoming { body, added, connection } = incoming.into();
+        Self { id, purpose: Purpose::Request, request, added, connection, body, response }
     }
 
     /// The headers that the guest gets: names, and values.

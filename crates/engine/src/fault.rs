@@ -116,6 +116,9 @@ pub enum Fault {
     Protocol(String),
     /// The request body broke off or was too long while the guest read it.
     RequestBody(BodyError),
+    /// An application in this process raised an exception that it did not handle. The text is
+    /// the exception's; the application's log has where.
+    Exception(String),
     /// Every thread of the guest waits for something that cannot happen.
     Stalled {
         /// Where the first thread waits, innermost first.
@@ -136,6 +139,7 @@ impl Fault {
             Self::Response(_) => "response",
             Self::Protocol(_) => "protocol",
             Self::RequestBody(_) => "request_body",
+            Self::Exception(_) => "exception",
             Self::Stalled { .. } => "stalled",
         }
     }
@@ -149,7 +153,11 @@ impl Fault {
             | Self::Instructions { backtrace, .. }
             | Self::Memory { backtrace, .. }
             | Self::Stalled { backtrace } => backtrace,
-            Self::Exit { .. } | Self::Response(_) | Self::Protocol(_) | Self::RequestBody(_) => &[],
+            Self::Exit { .. }
+            | Self::Response(_)
+            | Self::Protocol(_)
+            | Self::RequestBody(_)
+            | Self::Exception(_) => &[],
         }
     }
 
@@ -182,7 +190,7 @@ impl fmt::Display for Fault {
             Self::Instructions { limit, .. } => write!(f, "used up its {limit} instructions"),
             Self::Memory { limit, .. } => write!(f, "used up its {limit} bytes of memory"),
             Self::Response(error) => write!(f, "{error}"),
-            Self::Protocol(what) => write!(f, "{what}"),
+            Self::Protocol(what) | Self::Exception(what) => write!(f, "{what}"),
             Self::RequestBody(error) => write!(f, "{error}"),
             Self::Stalled { .. } => f.write_str("every thread waits and nothing can wake them"),
         }?;

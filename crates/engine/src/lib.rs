@@ -15,6 +15,7 @@
 //! This crate does no I/O and knows no engine, no host and no operating system.
 #![forbid(unsafe_code)]
 
+mod application;
 mod body;
 mod console;
 mod egress;
@@ -31,6 +32,7 @@ mod source;
 mod translation;
 mod verify;
 
+pub use application::{ApplicationSource, InProcess, Interface, Lifespan, Target};
 pub use body::{BodyError, BodySource, Frame, RequestBody};
 pub use console::{Console, Stream};
 pub use egress::{EgressRule, EgressRuleError, EgressTarget, host_name};
@@ -39,7 +41,7 @@ pub use engine::{
     SpawnError, Turn,
 };
 pub use exchange::{
-    AddedHeaders, Exchange, ExchangeId, Incoming, Purpose, authority_of, headers_of,
+    AddedHeaders, Connection, Exchange, ExchangeId, Incoming, Purpose, authority_of, headers_of,
 };
 pub use fault::{Fault, Location, Trap, TrapCause};
 pub use isolation::{Isolation, Next};

@@ -103,7 +103,8 @@ fn begin(
     let prepare = |parts: &mut Parts, limit| {
         let added = inbound::complete(parts, &found, flight.open());
         let body = request_body(incoming, limit, flight.open(), host.options.body_timeout);
-        sandtide_engine::Incoming { body, added }
+        let connection = Some(flight.open().connection.clone());
+        sandtide_engine::Incoming { body, added, connection }
     };
     match host.reactor.begin(cx, &flight.open().client, parts, prepare) {
         Begun::Whole(whole) => Answering::Ready(Some(response(whole, is_head, flight))),

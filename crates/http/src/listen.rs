@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     net::{SocketAddr, TcpListener as StdTcpListener},
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixListener as StdUnixListener,
     },
     path::PathBuf,
@@ -171,6 +171,31 @@ pub(crate) fn bind(
             };
             Ok(((0..threads).map(bound).collect::<Result<_, _>>()?, Some(file)))
         }
+    }
+}
+
+impl Bound {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            BoundSocket::Tcp(socket) => socket.as_fd(),
+            BoundSocket::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// A socket that another process has bound, for this listener.
+pub(crate) fn inherit(listen: &Listen, socket: OwnedFd) -> Bound {
+    match &listen.address {
+        Address::Tcp(address) => {
+            let socket = StdTcpListener::from(socket);
+            let address = Address::Tcp(socket.local_addr().unwrap_or(*address));
+            let listen = Arc::new(Listen { address, ..listen.clone() });
+            Bound { socket: BoundSocket::Tcp(socket), listen }
+        }
+        Address::Unix(_) => Bound {
+            socket: BoundSocket::Unix(StdUnixListener::from(socket)),
+            listen: Arc::new(listen.clone()),
+        },
     }
 }
 

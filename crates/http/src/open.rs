@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
+use sandtide_engine::Connection;
 use sandtide_runtime::Client;
 
 use crate::{
@@ -16,6 +17,8 @@ use crate::{
 pub(crate) struct Open {
     pub(crate) wire: Rc<Wire>,
     pub(crate) peer: Peer,
+    /// What of it every exchange knows.
+    pub(crate) connection: Rc<Connection>,
     pub(crate) forwarder: Forwarder,
     /// The sandboxes that it holds.
     pub(crate) client: Client,
@@ -33,8 +36,10 @@ impl Open {
     pub(crate) fn new(wire: Rc<Wire>, peer: Peer, options: &Options) -> Rc<Self> {
         let client = peer.client.map(|address| address.ip());
         let forwarder = Forwarder::new(&options.forwarded, client, peer.is_tls);
+        let connection = Connection { client: peer.client, local: peer.local, is_tls: peer.is_tls };
         Rc::new(Self {
             wire,
+            connection: Rc::new(connection),
             peer,
             forwarder,
             client: Client::new(),

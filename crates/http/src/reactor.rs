@@ -1,6 +1,14 @@
 //! One thread: an event loop, its listeners, its connections, its part of the runtime.
 
-use std::{convert::Infallible, future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use sandtide_runtime::{Reactor, Runtime, Totals};
 use tokio::{
@@ -42,6 +50,21 @@ pub(crate) fn run(plan: Plan) -> io::Result<Totals> {
     let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     local.block_on(&event_loop, plan.serve())
+}
+
+/// As [`run`], and polls `beside` with it until the reactor has ended.
+pub(crate) fn run_beside(plan: Plan, beside: impl Future<Output = ()>) -> io::Result<Totals> {
+    let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = LocalSet::new();
+    local.block_on(&event_loop, async {
+        let (mut serve, mut beside) = (pin!(plan.serve()), pin!(beside));
+        let mut has_ended = false;
+        poll_fn(|cx| {
+            has_ended = has_ended || beside.as_mut().poll(cx).is_ready();
+            serve.as_mut().poll(cx)
+        })
+        .await
+    })
 }
 
 impl Plan {

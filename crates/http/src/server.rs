@@ -4,11 +4,13 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    os::fd::{BorrowedFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use sandtide_runtime::{Runtime, Totals};
@@ -16,7 +18,7 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::{
     access_log::AccessLog,
-    listen::{Address, BindError, Bound, Listen, bind},
+    listen::{Address, BindError, Bound, Listen, bind, inherit},
     options::Options,
     reactor::{self, Plan},
     tls::Certificates,
@@ -95,6 +97,32 @@ impl Server {
         })
     }
 
+    /// A server of one thread that listens on sockets of another process: one for each of these.
+    pub fn inherit(
+        listens: &[Listen],
+        sockets: Vec<OwnedFd>,
+        certificates: Option<Arc<Certificates>>,
+        options: Options,
+    ) -> Self {
+        let sockets: Vec<_> =
+            listens.iter().zip(sockets).map(|(listen, fd)| inherit(listen, fd)).collect();
+        Self {
+            options,
+            listens: sockets.iter().map(|socket| Listen::clone(&socket.listen)).collect(),
+            sockets: vec![sockets],
+            files: Vec::new(),
+            certificates,
+            draining: Draining::default(),
+            access_log: None,
+        }
+    }
+
+    /// The sockets of one of its threads, for [`Self::inherit`] in another process. Connections
+    /// wait in them as long as this server is there.
+    pub fn descriptors(&self, thread: usize) -> Vec<BorrowedFd<'_>> {
+        self.sockets.get(thread).into_iter().flatten().map(Bound::descriptor).collect()
+    }
+
     /// Writes a line for each exchange, if the runtime makes records
     /// ([`sandtide_runtime::Options::records`]).
     #[must_use]
@@ -157,11 +185,7 @@ impl Server {
             })?;
             threads.push(thread);
         }
-        let delayed = async {
-            shutdown.await;
-            self.draining.0.store(true, Ordering::Relaxed);
-            sleep(self.options.drain_delay).await;
-        };
+        let delayed = delayed(shutdown, self.draining, self.options.drain_delay);
         event_loop.block_on(async {
             tokio::select! {
                 () = delayed => {}
@@ -175,22 +199,63 @@ impl Server {
             let own = thread.join().map_err(|_| ServeError::Panic)??;
             totals = totals.plus(&own);
         }
-        drop(self.files);
-        if let Some(log) = self.access_log {
-            log.close();
-        }
-        tracing::info!(
-            exchanges = totals.exchanges,
-            fixed = totals.fixed,
-            refused = totals.all_refused(),
-            faults = totals.all_faults(),
-            engine_failures = totals.engine_failures,
-            failed_resets = totals.failed_resets,
-            instructions = totals.instructions,
-            "shut down",
-        );
+        report(&totals, self.files, self.access_log);
         Ok(totals)
     }
+
+    /// As [`Self::run`], on the calling thread, which is the only reactor: for programs that belong
+    /// to a thread. A server that was bound with more threads leaves the connections of the others
+    /// unanswered.
+    pub fn run_here(
+        mut self,
+        runtime: &Arc<Runtime>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Totals, ServeError> {
+        let (stop, stopped) = watch::channel(false);
+        let plan = Plan {
+            index: 0,
+            reactors: 1,
+            sockets: self.sockets.swap_remove(0),
+            runtime: runtime.clone(),
+            certificates: self.certificates,
+            options: self.options.clone(),
+            access_log: self.access_log.clone(),
+            shutdown: stopped,
+        };
+        let stopping = async {
+            delayed(shutdown, self.draining, self.options.drain_delay).await;
+            // Fails only if the reactor has ended, which is what it asks for.
+            let _ = stop.send(true);
+        };
+        let totals = reactor::run_beside(plan, stopping)?;
+        report(&totals, self.files, self.access_log);
+        Ok(totals)
+    }
+}
+
+/// Ready when the server is to stop accepting.
+async fn delayed(shutdown: impl Future<Output = ()>, draining: Draining, delay: Duration) {
+    shutdown.await;
+    draining.0.store(true, Ordering::Relaxed);
+    sleep(delay).await;
+}
+
+/// Ends what stands around the reactors, and says what they have done.
+fn report(totals: &Totals, files: Vec<SocketFile>, access_log: Option<AccessLog>) {
+    drop(files);
+    if let Some(log) = access_log {
+        log.close();
+    }
+    tracing::info!(
+        exchanges = totals.exchanges,
+        fixed = totals.fixed,
+        refused = totals.all_refused(),
+        faults = totals.all_faults(),
+        engine_failures = totals.engine_failures,
+        failed_resets = totals.failed_resets,
+        instructions = totals.instructions,
+        "shut down",
+    );
 }
 
 /// Says that a thread has ended.

@@ -14,7 +14,7 @@ use sandtide_engine::{Fault, Traffic};
 use crate::record::{Refused, Spent};
 
 /// The kinds of faults, as [`Fault::kind`] names them.
-pub const FAULT_KINDS: [&str; 10] = [
+pub const FAULT_KINDS: [&str; 11] = [
     "trap",
     "signal",
     "exit",
@@ -24,6 +24,7 @@ pub const FAULT_KINDS: [&str; 10] = [
     "response",
     "protocol",
     "request_body",
+    "exception",
     "stalled",
 ];
 

@@ -74,6 +74,8 @@ pub(crate) enum Refusal {
     BodyTimeout,
     Failure,
     GuestFault,
+    /// As servers of such applications answer it.
+    Exception,
     BadProtocol,
     AnswerTooLarge,
     OutOfMemory,
@@ -99,6 +101,7 @@ impl Refusal {
             Fault::RequestBody(BodyError::TimedOut { .. }) => Self::BodyTimeout,
             Fault::Response(ResponseError::TooLarge { .. }) => Self::AnswerTooLarge,
             Fault::Response(_) | Fault::Protocol(_) => Self::BadProtocol,
+            Fault::Exception(_) => Self::Exception,
             Fault::Trap(_) | Fault::Signal { .. } | Fault::Exit { .. } | Fault::Stalled { .. } => {
                 Self::GuestFault
             }
@@ -181,6 +184,11 @@ impl Refusal {
             Self::GuestFault => {
                 (S::BAD_GATEWAY, "the program failed", "sandtide; error=connection_terminated")
             }
+            Self::Exception => (
+                S::INTERNAL_SERVER_ERROR,
+                "the application failed",
+                "sandtide; error=connection_terminated",
+            ),
             Self::BadProtocol => {
                 (S::BAD_GATEWAY, "the program failed", "sandtide; error=http_protocol_error")
             }

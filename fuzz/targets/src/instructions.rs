@@ -94,6 +94,7 @@ impl Program {
             Fault::Signal { .. }
             | Fault::Exit { .. }
             | Fault::Protocol(_)
+            | Fault::Exception(_)
             | Fault::Stalled { .. } => {}
         }
     }

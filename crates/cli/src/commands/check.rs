@@ -91,6 +91,7 @@ fn row(loaded: &Loaded) -> [String; 5] {
         Serves::Program(program) => {
             (report::milliseconds(*time), program.file.display().to_string())
         }
+        Serves::Application(source) => ("-".to_owned(), source.target.to_string()),
         Serves::Respond(respond) => {
             ("-".to_owned(), format!("constant {}", respond.status.as_str()))
         }

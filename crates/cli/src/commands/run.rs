@@ -269,9 +269,11 @@ fn exit_code(fault: &Fault) -> u8 {
         Fault::Signal { signal, .. } => *signal,
         Fault::Instructions { .. } => SIGXCPU,
         Fault::Memory { .. } => SIGKILL,
-        Fault::Response(_) | Fault::Protocol(_) | Fault::RequestBody(_) | Fault::Stalled { .. } => {
-            SIGABRT
-        }
+        Fault::Response(_)
+        | Fault::Protocol(_)
+        | Fault::RequestBody(_)
+        | Fault::Exception(_)
+        | Fault::Stalled { .. } => SIGABRT,
     };
     128 | signal
 }

@@ -14,15 +14,15 @@ use sandtide_config::{
 use sandtide_control::{
     Control, Prepared, Ready, Reread, Settings, choose, libraries, unknown_calls,
 };
-use sandtide_engine::{EgressRule, Engine, FileGrant, Limits};
+use sandtide_engine::{EgressRule, Engine, FileGrant, InProcess, Limits, Target};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 use sandtide_snapshot::{SnapshotFile, is_snapshot};
 
 use crate::{
-    certificates, engines,
+    applications, certificates, engines,
     observe::{self, Observers},
-    python::{Python, is_application},
+    python::Python,
     report::{self, Hinted},
     signals::Signals,
     translate::{self, Mode},
@@ -51,12 +51,14 @@ Examples:
   sandtide serve                     serves ./sandtide.toml
   sandtide serve hello.elf           serves one program, without a configuration
   sandtide serve shop.snapshot       serves a program from its snapshot on disk, without a boot
+  sandtide serve app:app             serves an ASGI or WSGI application, in this process
+  sandtide serve --workers 4 app:app
   sandtide serve -- node server.js   serves an ordinary HTTP server, each request from its snapshot
   sandtide serve --isolate app:app   serves `app` of app.py: FastAPI, Flask, Django, any ASGI or WSGI
   sandtide serve --listen 0.0.0.0:80 /etc/sandtide.toml")]
 pub struct Args {
-    /// A configuration, or a program or a snapshot to serve alone [default: sandtide.toml]; with
-    /// `--isolate`, an application
+    /// A configuration, or a program or a snapshot to serve alone [default: sandtide.toml], or an
+    /// application in Python, MODULE[:NAME] or FILE.py[:NAME]
     #[arg(conflicts_with = "command")]
     file: Option<PathBuf>,
     /// Serve an ASGI or WSGI application in Python, MODULE[:NAME] or FILE.py[:NAME], in sandboxes. It
@@ -65,7 +67,7 @@ pub struct Args {
     isolate: bool,
     /// The Python that runs the application [default: that of the virtual environment, which is active
     /// or lies in `.venv`, or `python3`]
-    #[arg(long, value_name = "PATH", requires = "isolate")]
+    #[arg(long, value_name = "PATH", requires = "file")]
     python: Option<PathBuf>,
     /// Set an environment variable of the application, or of the program behind `--`; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env)]
@@ -96,6 +98,8 @@ pub struct Args {
     /// starts
     #[arg(last = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<String>,
+    #[command(flatten)]
+    application: applications::Args,
 }
 
 fn parse_address(text: &str) -> Result<ListenAddress, String> {
@@ -110,19 +114,27 @@ pub fn parse_env(text: &str) -> Result<(String, String), String> {
 }
 
 /// Serves; 1 if no tenant can be served.
-pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn serve(args: &Args, in_process: Option<&dyn InProcess>) -> anyhow::Result<ExitCode> {
     // Whoever changes the configuration need not know whether it has been read already.
     let signals = Signals::register()?;
     let engines = engines::all();
     let reread = source(args, &engines)?;
     let config = reread()?;
+    let has_applications =
+        config.tenants.iter().any(|tenant| matches!(tenant.serves, Serves::Application(_)));
     let engines = engines::of_server(&config.server)?;
     let server = config.server.clone();
     let listens: Vec<_> = server.listen.iter().map(host_listen).collect();
     let certificates = config.tls.as_ref().map(certificates::load).transpose()?;
+    if has_applications && in_process.is_none() {
+        let options = host_options(&server, args.threads);
+        let python = args.python.as_deref();
+        return args.application.start(python, &listens, certificates, options, signals);
+    }
+    let inherited = args.application.inherit()?;
     let mut observers = Observers::open(&config)?;
     let options = runtime_options(&server, args, observers.access_log.is_some());
-    let (control, prepared) = Control::prepare(config, engines, options)?;
+    let (control, prepared) = Control::prepare(config, engines, in_process, options)?;
     let mut failures = Vec::new();
     let mut tenants = Vec::new();
     for Prepared { tenant, state } in prepared {
@@ -136,12 +148,21 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
 
-    let options = host_options(&server, args.threads);
-    let mut host = Server::bind(&listens, certificates.clone(), options)?;
+    let mut options = host_options(&server, args.threads);
+    if has_applications {
+        options.threads = 1;
+    }
+    let (worker, mut host) = match inherited {
+        Some((worker, sockets)) => {
+            (Some(worker), Server::inherit(&listens, sockets, certificates.clone(), options))
+        }
+        None => (None, Server::bind(&listens, certificates.clone(), options)?),
+    };
     if let Some(log) = &observers.access_log {
         host = host.with_access_log(log.clone());
     }
-    tenants.iter().for_each(|(tenant, state)| {
+    let speaks = worker.is_none();
+    tenants.iter().filter(|_| speaks).for_each(|(tenant, state)| {
         eprintln!("{}", describe(tenant, *state, host.listens()));
     });
     let (runtime, tally) = (control.runtime().clone(), control.tally().clone());
@@ -157,10 +178,19 @@ pub fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(address) = observers.serve(&runtime, &tally, host.draining())? {
         eprintln!("admin: {address}");
     }
-    let addresses = host.listens().iter().map(ToString::to_string);
-    eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
+    match worker {
+        Some(worker) => worker.serve(runtime.clone(), args.application.max_requests)?,
+        None => {
+            let addresses = host.listens().iter().map(ToString::to_string);
+            eprintln!("ready: {}", addresses.collect::<Vec<_>>().join(" "));
+        }
+    }
     observers.started();
-    host.run(runtime.clone(), stop)?;
+    if has_applications {
+        host.run_here(&runtime, stop)?;
+    } else {
+        host.run(runtime.clone(), stop)?;
+    }
     print_notes(&runtime);
     Ok(ExitCode::SUCCESS)
 }
@@ -270,12 +300,15 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
             Ok(here(sandtide_config::load(&file, &Surroundings::of_process(&engines))?))
         }));
     }
-    if let Some(name) = file.to_str()
-        && is_application(name)
-        && !file.exists()
+    if args.command.is_empty()
+        && let Some(target) = target(&file)
     {
-        let hint = format!("serve it in sandboxes: `sandtide serve --isolate {name}`");
-        return Err(Hinted::new(format!("`{name}` is an application in Python"), hint).into());
+        let source = args.application.source(target);
+        return Ok(Box::new(move || {
+            let mut config = Config::of_application(source.clone());
+            config.tenants.iter_mut().for_each(trust);
+            Ok(here(config))
+        }));
     }
     let image = choose::read(&file)?;
     if is_snapshot(&image) && args.command.is_empty() {
@@ -395,6 +428,30 @@ pub fn of_command(
     generous(&mut tenant, &command[1..], here, env);
     tenant.warmup.requests = requests;
     tenant
+}
+
+/// The application that an argument names: `module:attribute`, or a module that is here.
+fn target(argument: &Path) -> Option<Target> {
+    let text = argument.to_str()?;
+    let target = Target::parse(text).filter(|_| !argument.exists())?;
+    let path = target.module.replace('.', "/");
+    let is_here = || {
+        Path::new(&path).join("__init__.py").exists() || Path::new(&format!("{path}.py")).exists()
+    };
+    (target.attribute.is_some() || is_here()).then_some(target)
+}
+
+/// Lets an application have what other servers of such applications let it have.
+fn trust(tenant: &mut Tenant) {
+    let hour = Duration::from_secs(3600);
+    tenant.concurrency = 10_000;
+    tenant.limits = Limits {
+        wall_time: hour,
+        response_time: hour,
+        request_body: 1 << 40,
+        response_body: 1 << 40,
+        ..tenant.limits.clone()
+    };
 }
 
 /// Lets a tenant have what its user's own program, on the user's own machine, may need.

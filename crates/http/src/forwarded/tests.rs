@@ -24,7 +24,7 @@ fn applied(
         let added = forwarder.tell(&mut parts);
         (forwarder.peer(), added)
     };
-    let incoming = Incoming { body: RequestBody::empty(), added };
+    let incoming = Incoming { body: RequestBody::empty(), added, connection: None };
     let exchange = Exchange::new(ExchangeId(1), parts, incoming, 0);
     let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
     let mut got: Vec<_> = exchange
