@@ -377,6 +377,17 @@ fn warm_up_requests_are_in_the_snapshot() {
             }
         });
     }
+    on_each(
+        "epoll",
+        "load = \"start\"\nwarmup = { requests = \"auto\", paths = [\"/count\"] }",
+        |server| {
+            let line = server.log.wait("what came of it", |line| field(line, "warmup").is_some());
+            let said = field(&line, "warmup").and_then(|text| text.split_once(" requests, "));
+            let requests: u32 = said.expect(&line).0.parse().expect(&line);
+            assert!((250..=10_000).contains(&requests), "{line}");
+            assert_eq!(server.get("guest", "/count").text(), (requests + 1).to_string());
+        },
+    );
     on_each("poll", "warmup = { requests = 2, paths = [\"/garbage\"] }", |server| {
         assert_eq!(server.get("guest", "/count").status(), 503);
         server.log.wait("the reason", |line| line.contains("the response is not HTTP/1"));

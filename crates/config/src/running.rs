@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandtide_engine::Isolation;
+use sandtide_engine::{Isolation, Requests};
 
 use crate::{
     kind::{Word, duration, integer, layer, or_never, word},
@@ -52,7 +52,7 @@ section! {
         /// paths that a program is asked for (`GET`) after it has started, before it serves anybody.
         /// If it faults or answers 500 or more, it is not used. With a table, it can also answer
         /// requests before its snapshot is taken
-        warmup: Warmup = Warmup { requests: 0, paths: Vec::new() }, WarmupKind;
+        warmup: Warmup = Warmup { requests: Requests::Exactly(0), paths: Vec::new() }, WarmupKind;
         /// so many faults among the first 100 exchanges of a program that has replaced another bring
         /// the other back; 0 for never
         rollback_on_faults: u32 = 0, integer(0..=100);

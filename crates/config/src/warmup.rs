@@ -3,10 +3,11 @@
 use std::str::FromStr as _;
 
 use http::uri::PathAndQuery;
+use sandtide_engine::Requests;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    kind::{Kind, Parsed, Several, Shown, array, integer, parsed, table},
+    kind::{Kind, Parsed, Several, Shown, array, integer, or_auto, parsed, table},
     problem::{Mistake, Mistakes},
     section::{Definitions, Key, section},
     value::Value,
@@ -18,8 +19,9 @@ section! {
     pub struct Warmup / WarmupLayer {
         /// so many requests, for these paths in turns (`/` if there are none), are answered before the
         /// program's snapshot is taken: each sandbox starts as one that has answered them, with what a
-        /// JIT has compiled and caches hold by then. They count towards `limits.boot_time`
-        requests: u32 = 0, integer(0..=10_000);
+        /// JIT has compiled and caches hold by then. They count towards `limits.boot_time`. With
+        /// `auto`, as many as make it faster: until 200 in a row do not, or half of that time is over
+        requests: Requests = Requests::Exactly(0), or_auto(integer(0..=10_000));
         /// paths that the program is asked for. It is also asked for each once after the snapshot: if
         /// it faults or answers 500 or more, it is not used
         paths: Vec<String> = Vec::new(), paths();
@@ -40,7 +42,7 @@ impl Kind for WarmupKind {
         if value.is_table() {
             return table::<Warmup>().read(value);
         }
-        Ok(Warmup { requests: 0, paths: paths().read(value)? })
+        Ok(Warmup { requests: Requests::default(), paths: paths().read(value)? })
     }
 
     fn describe(&self) -> String {

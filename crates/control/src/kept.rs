@@ -8,7 +8,9 @@ use std::{
 };
 
 use sandtide_config::{Program as Spec, Serves, Tenant};
-use sandtide_engine::{Engine, KeepError, Limits, LoadError, Program, ProgramSource, Recipe};
+use sandtide_engine::{
+    Engine, KeepError, Limits, LoadError, Program, ProgramSource, Recipe, Requests,
+};
 use sandtide_snapshot::{About, Origin, SnapshotFile, Unusable, WriteError, write};
 
 use crate::{
@@ -166,7 +168,7 @@ pub(crate) fn restore(
         (!spec.env.is_empty(), "env"),
         (!spec.files.is_empty(), "files"),
         (spec.directory != "/", "directory"),
-        (tenant.warmup.requests != 0, "warmup.requests"),
+        (tenant.warmup.requests != Requests::default(), "warmup.requests"),
     ] {
         if is_said {
             return Err(RestoreFailed::Decided(key).into());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Condition, Console, Exchange, Fault, KeepError, Kept, Limits, Mismatch, Next, Profile,
-    ProgramId, ProgramSource, Scrutiny, Slice, ToKeep, Translation, Usage,
+    ProgramId, ProgramSource, Scrutiny, Slice, ToKeep, Translation, Usage, Warmed,
 };
 
 /// A way of running programs.
@@ -90,6 +90,11 @@ pub trait Program: Send + Sync {
     /// by name. The guests were told `ENOSYS`.
     fn unknown_calls(&self) -> Vec<(String, u64)> {
         Vec::new()
+    }
+
+    /// What came of the requests that it has answered before its snapshot, if it has in this process.
+    fn warmed(&self) -> Option<Warmed> {
+        None
     }
 
     /// The events beside requests that its guests handle.

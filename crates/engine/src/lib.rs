@@ -50,6 +50,6 @@ pub use limits::{Limits, Slice, Traffic, Usage};
 pub use network::{Link, Lookup, Network, NetworkError};
 pub use profile::{Profile, SampledStack};
 pub use response::{Response, ResponseError, ResponseHead};
-pub use source::{FileGrant, ProgramId, ProgramSource, Translate, Warmup};
+pub use source::{FileGrant, ProgramId, ProgramSource, Requests, Translate, Warmed, Warmup};
 pub use translation::{CacheUse, Shortfall, ShortfallReason, Translation, TranslationState};
 pub use verify::{Mismatch, Scrutiny};

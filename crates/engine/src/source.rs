@@ -1,6 +1,6 @@
 //! What a program is made from.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct ProgramSource {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Warmup {
     /// How many.
-    pub requests: u32,
+    pub requests: Requests,
     /// What is asked for (`GET`), in turns: targets with a path. `/` if there are none.
     pub targets: Vec<String>,
     /// Whom they are addressed to.
@@ -59,12 +59,36 @@ pub struct Warmup {
 }
 
 impl Warmup {
-    /// The targets of the requests, in their order.
+    /// The targets of the requests in their order, again and again.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         let targets = self.targets.iter().map(String::as_str);
         let root = self.targets.is_empty().then_some("/");
-        targets.chain(root).cycle().take(self.requests as usize)
+        targets.chain(root).cycle()
     }
+}
+
+/// How many requests a program answers before its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Requests {
+    /// So many.
+    Exactly(u32),
+    /// As many as make it faster.
+    UntilSteady,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self::Exactly(0)
+    }
+}
+
+/// What has come of the requests of a [`Warmup`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warmed {
+    /// How many were answered.
+    pub requests: u32,
+    /// How long one took at first and at best; `None` if there were too few to say.
+    pub times: Option<(Duration, Duration)>,
 }
 
 /// Whether a program's code is translated to code of the host. What a program does is the same

@@ -149,6 +149,7 @@ pub(crate) fn restore(kept: &Kept) -> Result<Arc<KvmProgram>, LoadError> {
         process,
         ready,
         events,
+        warmed: None,
         reads: None,
         files: Vec::new(),
         unknown_calls: Mutex::new(BTreeMap::new()),

@@ -8,7 +8,7 @@ use std::{
 
 use sandtide_engine::{
     Console, Events, KeepError, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
-    SpawnError, ToKeep,
+    SpawnError, ToKeep, Warmed,
 };
 use sandtide_linux::{
     Process, Reads,
@@ -38,6 +38,7 @@ pub(crate) struct KvmProgram {
     /// How it waits for a request where the snapshot was taken.
     pub(crate) ready: Ready,
     pub(crate) events: Events,
+    pub(crate) warmed: Option<Warmed>,
     /// The files that it has looked at; `None` if it was started from a snapshot.
     pub(crate) reads: Option<Reads>,
     /// Where these lie on the host.
@@ -87,7 +88,7 @@ pub(crate) fn load(
 ) -> Result<Arc<KvmProgram>, LoadError> {
     let Placed { mut machine, host, base } = place(source, limits)?;
     let symbols = Symbols::read(&source.image, base);
-    let Booted { ready, events } = boot(&mut machine, source, &symbols, limits, console)?;
+    let Booted { ready, events, warmed } = boot(&mut machine, source, &symbols, limits, console)?;
     console.flush();
     machine.save()?;
     machine.process.part(&mut machine.memory);
@@ -105,6 +106,7 @@ pub(crate) fn load(
         process: machine.process.clone(),
         ready,
         events,
+        warmed,
         files: reads.on_host(&source.files),
         reads: Some(reads),
         unknown_calls: Mutex::new(unknown_calls),
@@ -141,6 +143,10 @@ impl Program for SharedProgram {
     fn unknown_calls(&self) -> Vec<(String, u64)> {
         let counts = self.0.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn warmed(&self) -> Option<Warmed> {
+        self.0.warmed
     }
 
     fn events(&self) -> Events {

@@ -7,7 +7,7 @@ use std::{
 
 use sandtide_engine::{
     Console, EngineError, Events, Limits, LoadError, Program, ProgramId, ProgramSource, Sandbox,
-    SpawnError, Translation,
+    SpawnError, Translation, Warmed,
 };
 use sandtide_linux::{
     Process,
@@ -37,6 +37,7 @@ pub(crate) struct RiscvProgram {
     /// How it waits for a request where the snapshot was taken.
     pub(crate) ready: Ready,
     events: Events,
+    warmed: Option<Warmed>,
     unknown_calls: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn load(
     translator: &Arc<Translator>,
 ) -> Result<Arc<RiscvProgram>, LoadError> {
     let Loaded { mut machine, symbols } = place(source, limits, translator)?;
-    let Booted { ready, events } = boot(&mut machine, &symbols, source, limits, console)?;
+    let Booted { ready, events, warmed } = boot(&mut machine, &symbols, source, limits, console)?;
     console.flush();
     machine.process.part(&mut machine.memory);
     let snapshot = machine
@@ -80,6 +81,7 @@ pub(crate) fn load(
         host_code: machine.host_code,
         ready,
         events,
+        warmed,
         unknown_calls: Mutex::new(unknown_calls),
     }))
 }
@@ -106,6 +108,10 @@ impl Program for SharedProgram {
     fn unknown_calls(&self) -> Vec<(String, u64)> {
         let counts = self.0.unknown_calls.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn warmed(&self) -> Option<Warmed> {
+        self.0.warmed
     }
 
     fn events(&self) -> Events {

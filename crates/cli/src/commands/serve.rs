@@ -14,7 +14,7 @@ use sandtide_config::{
 use sandtide_control::{
     Control, Prepared, Ready, Reread, Settings, choose, libraries, unknown_calls,
 };
-use sandtide_engine::{EgressRule, Engine, FileGrant, InProcess, Limits, Target};
+use sandtide_engine::{EgressRule, Engine, FileGrant, InProcess, Limits, Requests, Target};
 use sandtide_http::{Address, Options, Server};
 use sandtide_runtime::{self as runtime, Answer, Runtime};
 use sandtide_snapshot::{SnapshotFile, is_snapshot};
@@ -34,7 +34,7 @@ const DEFAULT_CONFIG: &str = "sandtide.toml";
 
 /// How many requests an application answers before its snapshot is taken, if nothing else is said:
 /// frameworks put off much until the first ones.
-const APPLICATION_WARMUP: u32 = 10;
+const APPLICATION_WARMUP: Requests = Requests::Exactly(10);
 
 /// Serve tenants over HTTP.
 ///
@@ -86,9 +86,10 @@ pub struct Args {
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     verify_resets: Option<Which>,
     /// Have the application, or the program behind `--`, answer so many requests for `/` before its
-    /// snapshot is taken [default: 10 for an application, else 0]
-    #[arg(long, value_name = "N")]
-    warmup: Option<u32>,
+    /// snapshot is taken, or with `auto` as many as make it faster [default: 10 for an application,
+    /// else 0]
+    #[arg(long, value_name = "N", value_parser = parse_warmup)]
+    warmup: Option<Requests>,
     /// Let the program connect to HOST at PORT, such as `db.internal:5432`, `*.example.com:443` or
     /// `10.0.0.0/8:6379`; may be repeated. Only with a program, as a configuration says it by itself
     #[arg(long, value_name = "HOST:PORT", value_parser = super::run::parse_egress)]
@@ -331,7 +332,7 @@ fn source(args: &Args, engines: &[Arc<dyn Engine>]) -> anyhow::Result<Reread> {
         return Err(Hinted::new(message, hint).into());
     }
     let is_dynamic = choose::engine(engines, None, &file, &image)?.is_dynamic(&image);
-    let (command, requests) = (args.command.clone(), args.warmup.unwrap_or(0));
+    let (command, requests) = (args.command.clone(), args.warmup.unwrap_or_default());
     let env = args.env.clone();
     Ok(Box::new(move || {
         let mut config = Config::of_program(file.clone());
@@ -404,6 +405,16 @@ fn isolated(args: &Args) -> anyhow::Result<Reread> {
     }))
 }
 
+/// How many requests a program answers before its snapshot is taken.
+pub fn parse_warmup(text: &str) -> Result<Requests, String> {
+    match text {
+        "auto" => Ok(Requests::UntilSteady),
+        _ => {
+            text.parse().map(Requests::Exactly).map_err(|_| "write a number, or `auto`".to_owned())
+        }
+    }
+}
+
 /// The name of an application's module, as tenants are named.
 fn tenant_name(application: &str) -> String {
     let module = application.split(':').next().unwrap_or_default();
@@ -420,7 +431,7 @@ pub fn of_command(
     file: PathBuf,
     command: &[String],
     is_dynamic: bool,
-    requests: u32,
+    requests: Requests,
     env: &[(String, String)],
 ) -> Tenant {
     let mut tenant = Tenant::of_program(file);

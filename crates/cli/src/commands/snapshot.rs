@@ -10,11 +10,11 @@ use std::{
 
 use sandtide_config::{Serves, Surroundings, Tenant};
 use sandtide_control::{choose, keep};
-use sandtide_engine::Engine;
+use sandtide_engine::{Engine, Requests};
 use sandtide_snapshot::{About, EXTENSION, SnapshotFile};
 
 use crate::{
-    commands::serve::{of_command, parse_env},
+    commands::serve::{of_command, parse_env, parse_warmup},
     engines,
     report::{self, Hinted},
 };
@@ -44,9 +44,10 @@ pub struct Args {
     /// The file to write [default: the tenant's name, with `.snapshot`]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Have the program behind `--` answer so many requests for `/` before its snapshot is taken
-    #[arg(long, value_name = "N", requires = "command")]
-    warmup: Option<u32>,
+    /// Have the program behind `--` answer so many requests for `/` before its snapshot is taken, or
+    /// with `auto` as many as make it faster
+    #[arg(long, value_name = "N", requires = "command", value_parser = parse_warmup)]
+    warmup: Option<Requests>,
     /// Set an environment variable of the program behind `--`; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_env, requires = "command")]
     env: Vec<(String, String)>,
@@ -87,7 +88,7 @@ fn tenant(args: &Args) -> anyhow::Result<Tenant> {
             file,
             &args.command,
             is_dynamic,
-            args.warmup.unwrap_or(0),
+            args.warmup.unwrap_or_default(),
             &args.env,
         ));
     }
@@ -155,7 +156,11 @@ fn text(about: &About, file: &SnapshotFile) -> String {
     line("arguments", &recipe.args.get(1..).unwrap_or_default().join(" "));
     line("engine", &about.engine);
     line("made at", &format!("{} seconds since 1970", about.made));
-    line("warm-up", &format!("{} requests", recipe.warmup.requests));
+    let requests = match recipe.warmup.requests {
+        Requests::Exactly(count) => format!("{count} requests"),
+        Requests::UntilSteady => "until its requests took no less time".to_owned(),
+    };
+    line("warm-up", &requests);
     for condition in &about.conditions {
         line(&condition.name, &condition.value);
     }

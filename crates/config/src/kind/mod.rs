@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 pub(crate) use compound::{
     Named, Several, array, entries, layer, named, one_or_more, optional, placed, required, table,
 };
-pub(crate) use number::{duration, integer, or_never, size};
+pub(crate) use number::{duration, integer, or_auto, or_never, size};
 pub(crate) use text::{Parsed, Word, boolean, parsed, path, string, word};
 
 use crate::{

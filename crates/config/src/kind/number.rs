@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use sandtide_engine::Requests;
 use serde_json::{Value as Json, json};
 
 use super::{Kind, Shown};
@@ -193,6 +194,39 @@ impl Kind for OrNever {
         match value {
             Some(value) => self.0.show(value),
             None => Shown::Value(json!("never")),
+        }
+    }
+}
+
+/// A number of requests, or `"auto"`.
+pub(crate) struct OrAuto(Integer<u32>);
+
+pub(crate) fn or_auto(integer: Integer<u32>) -> OrAuto {
+    OrAuto(integer)
+}
+
+impl Kind for OrAuto {
+    type Value = Requests;
+
+    fn read(&self, value: &Value<'_>) -> Result<Requests, Mistakes> {
+        if value.is_string() && value.string()? == "auto" {
+            return Ok(Requests::UntilSteady);
+        }
+        self.0.read(value).map(Requests::Exactly)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, or `\"auto\"`", self.0.describe())
+    }
+
+    fn schema(&self, definitions: &mut Definitions) -> Json {
+        json!({ "anyOf": [self.0.schema(definitions), { "const": "auto" }] })
+    }
+
+    fn show(&self, value: &Requests) -> Shown {
+        match value {
+            Requests::Exactly(count) => self.0.show(count),
+            Requests::UntilSteady => Shown::Value(json!("auto")),
         }
     }
 }

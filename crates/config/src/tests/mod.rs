@@ -8,7 +8,7 @@ mod variables;
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
 
 use insta::assert_snapshot;
-use sandtide_engine::{FileGrant, Isolation, Limits, Translate};
+use sandtide_engine::{FileGrant, Isolation, Limits, Requests, Translate};
 
 use crate::{
     AccessLog, AccessLogFile, AccessLogFormat, Admin, Authority, Certificate, ClientAuth, Config,
@@ -220,7 +220,7 @@ fn every_key_arrives() {
     assert_eq!(shop.queue_time, Duration::from_millis(70));
     assert_eq!((shop.load, shop.cold_after), (Load::Start, None));
     assert_eq!(shop.warmup.paths, ["/", "/list?page=1"]);
-    assert_eq!(shop.warmup.requests, 20);
+    assert_eq!(shop.warmup.requests, Requests::Exactly(20));
     assert_eq!((shop.rollback_on_faults, shop.weight), (2, 3));
     let rate = shop.rate.map(|rate| (rate.requests_per_second.get(), rate.burst.get()));
     assert_eq!(rate, Some((13, 14)));

@@ -6,10 +6,11 @@ use std::{
 };
 
 use sandtide_abi::call;
-use sandtide_engine::{Console, EngineError, Events, Fault, Warmup};
+use sandtide_engine::{Console, EngineError, Events, Fault, Warmed, Warmup};
 
 use super::{
     Machine, Ready, Stop, misplaced,
+    pace::Pace,
     wait::{exchange, wait, waker},
     warmup,
 };
@@ -32,6 +33,8 @@ pub struct Booted {
     pub ready: Ready,
     /// The events that it handles.
     pub events: Events,
+    /// What came of the requests before the snapshot.
+    pub warmed: Option<Warmed>,
 }
 
 /// Why a program did not come to wait for a request.
@@ -63,12 +66,20 @@ pub fn boot<M: Machine>(
 ) -> Result<Booted, Unready<M::End>> {
     let mut calls = Booting::default();
     let mut ready = reach(machine, &mut calls, bounds, console)?;
-    for target in warmup.targets() {
+    let mut begin = Instant::now();
+    let mut pace = Pace::new(warmup.requests, warmup.targets.len(), begin, M::deadline(bounds));
+    let mut targets = warmup.targets();
+    while pace.goes_on(begin)
+        && let Some(target) = targets.next()
+    {
         warmup::answer(machine, &ready, (warmup, target), bounds, console)?;
         ready = reach(machine, &mut calls, bounds, console)?;
+        let end = Instant::now();
+        pace.took(end - begin);
+        begin = end;
     }
     ready = cut_off(machine, ready, bounds, console)?;
-    Ok(Booted { ready, events: calls.events })
+    Ok(Booted { ready, events: calls.events, warmed: pace.warmed() })
 }
 
 /// Runs a program until it waits for a request.

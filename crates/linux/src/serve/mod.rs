@@ -13,6 +13,7 @@
 mod boot;
 mod delivery;
 mod direct;
+mod pace;
 mod sockets;
 mod wait;
 mod warmup;
