@@ -70,14 +70,35 @@ def servers(root, options, add):
             start = time.perf_counter()
             with Server(alone, cpus="0") as sandboxed:
                 get(sandboxed, program.name)
-                add(f"servers/{program.name}", "start_to_first_response", (time.perf_counter() - start) * 1e3, "ms")
+                add(f"servers/{program.name}", "boot_to_first_response", (time.perf_counter() - start) * 1e3, "ms")
                 if program.direct:
                     beside(program, {"sandboxed": sandboxed}, options, add)
                 else:
                     with program.bare() as bare:
                         beside(program, {"bare": bare, "sandboxed": sandboxed}, options, add)
         with configuration(text) as file:
+            restored(root, program, file.name, options, add)
             lines(add, [binary(root, "inside"), file.name])
+
+
+def restored(root, program, config, options, add):
+    """The same from a snapshot on disk: how long that takes to make, and from there to the first response."""
+    file = root / f"build/bench/{program.name}.snapshot"
+    file.unlink(missing_ok=True)
+    start = time.perf_counter()
+    command = [binary(root, "sandtide"), "snapshot", config, "--tenant", program.name, "-o", file]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"error: no snapshot of {program.name}:\n{done.stderr}")
+    name = f"servers/{program.name}"
+    add(name, "snapshot", (time.perf_counter() - start) * 1e3, "ms")
+    add(name, "snapshot_size", file.stat().st_size / 2**20, "MiB")
+    for _ in range(max(options.rounds, 5)):
+        start = time.perf_counter()
+        with Server([binary(root, "sandtide"), "serve", file, "--listen", "127.0.0.1:0", "--threads", 1]) as server:
+            get(server, program.name)
+            add(name, "restore_to_first_response", (time.perf_counter() - start) * 1e3, "ms")
+            add(name, "restore_cpu", server.cpu_seconds() * 1e3, "ms")
 
 
 def beside(program, peers, options, add):

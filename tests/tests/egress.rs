@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use sandtide_tests::{Request, Server, binary::top, guest, guest::native};
+use sandtide_tests::{Request, Server, binary::top, documented::documented, guest, guest::native};
 
 /// Somebody outside.
 struct Peer {
@@ -281,6 +281,9 @@ fn a_peer_that_reads_slowly_makes_a_program_wait() {
 
 #[test]
 fn connections_are_limited() {
+    let (each, all) = (documented("connections"), documented("connections_total"));
+    assert!(each.answer.ends_with("`EADDRNOTAVAIL`") && each.log == "–", "{each:?}");
+    assert!(all.answer.ends_with("`EADDRNOTAVAIL`") && all.log.contains("denied"), "{all:?}");
     let peer = Peer::silent();
     let limits = |connections: u32, total: u32| {
         format!(

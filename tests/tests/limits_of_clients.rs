@@ -157,6 +157,7 @@ fn max_connections() {
 #[test]
 fn no_limit_is_without_a_test() {
     let tests = [
+        include_str!("egress.rs"),
         include_str!("limits.rs"),
         include_str!("limits_of_clients.rs"),
         include_str!("translation.rs"),

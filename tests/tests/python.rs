@@ -3,10 +3,7 @@
 use std::collections::HashSet;
 
 use sandtide_tests::{
-    Client, Curl, Request, Response, Server,
-    binary::{Run, top},
-    guest::native,
-    installed,
+    Client, Curl, Request, Response, Server, binary::top, guest::native, installed,
 };
 use serde_json::Value;
 
@@ -305,7 +302,4 @@ fn what_is_no_application_is_told() {
         server.log.wait("it is told", |line| line.contains(said));
         assert_eq!(server.wait().code(), Some(1), "{application}");
     }
-    let run = Run::sandtide(["serve", "some:app"]);
-    assert_eq!(run.code, Some(1));
-    assert!(run.stderr.contains("`sandtide serve --isolate some:app`"), "{}", run.stderr);
 }

@@ -381,8 +381,9 @@ fn warm_up_requests_are_in_the_snapshot() {
         "epoll",
         "load = \"start\"\nwarmup = { requests = \"auto\", paths = [\"/count\"] }",
         |server| {
-            let line = server.log.wait("what came of it", |line| field(line, "warmup").is_some());
-            let said = field(&line, "warmup").and_then(|text| text.split_once(" requests, "));
+            let line = server.log.wait("what came of it", |line| line.contains("; warm-up: "));
+            let said =
+                line.split_once("; warm-up: ").and_then(|line| line.1.split_once(" requests, "));
             let requests: u32 = said.expect(&line).0.parse().expect(&line);
             assert!((250..=10_000).contains(&requests), "{line}");
             assert_eq!(server.get("guest", "/count").text(), (requests + 1).to_string());

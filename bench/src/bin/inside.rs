@@ -73,6 +73,7 @@ fn measure(tenant: Tenant, engines: &[Arc<dyn Engine>]) -> anyhow::Result<()> {
         ("reset", of(|sample| sample.reset), "ns"),
         ("reset_copied", of(|sample| (sample.usage.pages_written * PAGE) as f64), "bytes"),
         ("calls", of(|sample| sample.usage.calls as f64), "calls"),
+        ("exits", of(|sample| sample.usage.exits as f64), "exits"),
         ("guest_instructions", of(|sample| sample.usage.instructions as f64), "instructions"),
         ("sandbox_resident", sandbox.resident_bytes() as f64, "bytes"),
     ] {

@@ -66,7 +66,7 @@ impl Control {
             imported.into_iter().filter_map(|done| done.or_else(|| prepared.next())).collect();
         for prepared in &prepared {
             match prepared.state {
-                Ok(Ready::Loaded(_) | Ready::Restored(_)) => shared.tally.add(Deed::Loaded),
+                Ok(Ready::Loaded(..) | Ready::Restored(_)) => shared.tally.add(Deed::Loaded),
                 Ok(Ready::OnFirstUse | Ready::Constant) => {}
                 Err(_) => shared.tally.add(Deed::NotLoaded),
             }

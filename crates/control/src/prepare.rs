@@ -6,7 +6,7 @@ use std::{
 };
 
 use sandtide_config::{Load, Serves, Tenant};
-use sandtide_engine::{Engine, InProcess};
+use sandtide_engine::{Engine, InProcess, Warmed};
 
 use crate::{
     configure::Known,
@@ -30,8 +30,8 @@ pub struct Prepared {
 pub enum Ready {
     /// It has a constant answer.
     Constant,
-    /// Its program was loaded, which took so long.
-    Loaded(Duration),
+    /// Its program was loaded, which took so long, and has answered warm-up requests.
+    Loaded(Duration, Option<Warmed>),
     /// Its program goes on from a snapshot on disk; to take that up took so long.
     Restored(Duration),
     /// Its program is there, and is loaded when it is asked for.
@@ -71,7 +71,7 @@ pub(crate) fn import(known: &Known, in_process: Option<&dyn InProcess>) -> Optio
     let state = match loaded {
         Ok(program) => {
             entry.slot.install(program, 0);
-            Ok(Ready::Loaded(start.elapsed()))
+            Ok(Ready::Loaded(start.elapsed(), None))
         }
         Err(error) => {
             entry.slot.fail(&report::chain(&error));

@@ -77,11 +77,12 @@ pub(crate) fn load_now(
     entry.slot.begin_loading();
     let made = load_once(entry, &entry.order(), engines).map_err(|failed| failed.1)?;
     let time = start.elapsed();
-    let is_restored = made.as_ref().is_some_and(|made| made.is_restored);
-    if let Some(made) = made {
-        follow(entry, &made.version, tally);
-    }
-    Ok(if is_restored { Ready::Restored(time) } else { Ready::Loaded(time) })
+    let Some(made) = made else { return Ok(Ready::Loaded(time, None)) };
+    follow(entry, &made.version, tally);
+    Ok(match made.is_restored {
+        true => Ready::Restored(time),
+        false => Ready::Loaded(time, made.version.program().warmed()),
+    })
 }
 
 /// A failure, with what could not be made a version of; `None` if there was nothing to read.

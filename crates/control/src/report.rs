@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use sandtide_engine::{CacheUse, Program, Translation, TranslationState, Warmed};
+use sandtide_engine::{CacheUse, Program, Translation, TranslationState};
 use sandtide_runtime::HandedOver;
 
 use crate::{configure::Changes, entry::Entry, load::LoadFailed, reload::Made};
@@ -41,19 +41,11 @@ pub(crate) fn loaded(entry: &Entry, made: &Made) {
         engine = made.engine,
         time = milliseconds(made.time),
         state,
-        warmup = made.version.program().warmed().map(warmup),
+        warmup = made.version.program().warmed().map(|warmed| warmed.to_string()),
         reason = made.reason,
         "{}",
         if made.is_restored { "restored" } else { "loaded" },
     );
-}
-
-fn warmup(warmed: Warmed) -> String {
-    let Warmed { requests, times } = warmed;
-    match times {
-        Some((first, best)) => format!("{requests} requests, {first:.1?} -> {best:.1?}"),
-        None => format!("{requests} requests"),
-    }
 }
 
 /// It is settled what becomes of the translation of a version.

@@ -91,6 +91,16 @@ pub struct Warmed {
     pub times: Option<(Duration, Duration)>,
 }
 
+impl fmt::Display for Warmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests", self.requests)?;
+        match self.times {
+            Some((first, best)) => write!(f, ", {first:.1?} -> {best:.1?}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Whether a program's code is translated to code of the host. What a program does is the same
 /// either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -8,7 +8,7 @@
 //!
 //! Must hold: every call comes back, soon; it asks memory only for what can be; the process stays
 //! within its limits; nothing outside of the granted directory is ever read; and a reset restores
-//! the snapshot, in what is printed for it and in what calls answer.
+//! the snapshot: part by part, in what is printed for it, and in what calls answer.
 
 use std::{
     os::unix::fs::symlink,
@@ -143,6 +143,7 @@ impl<C: Calling> Guest<C> {
             }
         }
         guest.process.take_unknown_calls();
+        guest.process.take_reads();
         let snapshot = guest.process.clone();
         let frozen = guest.memory.clone();
         let probed = Self::probe(&snapshot, &frozen, guest.now);
@@ -154,6 +155,7 @@ impl<C: Calling> Guest<C> {
         }
         guest.process.take_unknown_calls();
         guest.process.reset_from(&snapshot);
+        assert_eq!(guest.process.differs_from(&snapshot), None, "the reset left something");
         assert!(!guest.process.has_changed(), "changed after a reset");
         assert_eq!(
             format!("{:?}", guest.process),

@@ -249,7 +249,10 @@ fn runtime_options(
 fn describe(tenant: &Tenant, state: Option<Ready>, listens: &[sandtide_http::Listen]) -> String {
     let state = match state {
         None => "answers 503: its program could not be loaded".to_owned(),
-        Some(Ready::Loaded(time)) => format!("loaded in {}", report::milliseconds(time)),
+        Some(Ready::Loaded(time, warmed)) => {
+            let warmed = warmed.map(|warmed| format!("; warm-up: {warmed}")).unwrap_or_default();
+            format!("loaded in {}{warmed}", report::milliseconds(time))
+        }
         Some(Ready::Restored(time)) => format!("restored in {}", report::milliseconds(time)),
         Some(Ready::OnFirstUse) => "loads on first use".to_owned(),
         Some(Ready::Constant) => "constant".to_owned(),
