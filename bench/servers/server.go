@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 )
@@ -14,7 +15,12 @@ func main() {
 		w.Header().Set("content-type", "text/plain")
 		io.WriteString(w, "Hello, World!\n")
 	})
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	fmt.Fprintln(os.Stderr, "listening on", address)
-	fmt.Fprintln(os.Stderr, http.ListenAndServe(address, nil))
+	fmt.Fprintln(os.Stderr, http.Serve(listener, nil))
 	os.Exit(1)
 }
