@@ -9,7 +9,7 @@ use crate::{
     StartError,
     files::Files,
     fresh::{Fresh, hooks},
-    guest,
+    guest::{self, Range},
     kernel::{Fixed, Kernel, UID},
     objects::Objects,
     outside::Outside,
@@ -126,7 +126,7 @@ pub(crate) fn start(
     };
     let setup = &ProcessSetup { env: &env, ..*setup };
     let contents = StackContents::new(architecture, image, setup, random);
-    let sp = contents.write(plan.stack_end, stack, memory)?;
+    let (sp, own_random) = contents.write(plan.stack_end, stack, memory)?;
     let fixed = Fixed::new(architecture, setup, stack, image.interpreter_base != 0)?;
     let kernel = Kernel {
         fixed: Arc::new(fixed),
@@ -136,7 +136,7 @@ pub(crate) fn start(
         objects: Objects::default(),
         pause: Pause::default(),
         pid: ProcessId::of(setup.program),
-        fresh: Fresh::default(),
+        fresh: Fresh::of_process(own_random),
         output: false,
         sent_to: None,
         outside: Outside::default(),
@@ -189,6 +189,9 @@ fn terminated(text: &str) -> impl Iterator<Item = u8> + '_ {
     text.bytes().take_while(|byte| *byte != 0).chain([0])
 }
 
+/// The random bytes that a program starts with (getauxval(3), `AT_RANDOM`).
+const RANDOM_LENGTH: usize = 16;
+
 /// What a program finds above its stack pointer (System V ABI, process initialization):
 ///
 /// ```text
@@ -212,7 +215,7 @@ impl StackContents {
         setup: &ProcessSetup<'_>,
         random: &mut dyn RngCore,
     ) -> Self {
-        let mut strings = vec![0; 16];
+        let mut strings = vec![0; RANDOM_LENGTH];
         random.fill_bytes(&mut strings);
         let mut add = |text: &String| {
             let offset = strings.len() as u64;
@@ -251,12 +254,13 @@ impl StackContents {
         Self { strings, args, env, program, platform, random: 0, auxv }
     }
 
+    /// Writes all of it. Where the stack pointer is then, and the random bytes are.
     fn write(
         &self,
         stack_end: u64,
         stack: u64,
         memory: &mut dyn GuestMemory,
-    ) -> Result<u64, StartError> {
+    ) -> Result<(u64, Range), StartError> {
         let count = 1 + self.args.len() + 1 + self.env.len() + 1 + 2 * (self.auxv.len() + 4);
         let size = self.strings.len() as u64 + 8 * count as u64 + 32;
         let limit = stack / 4;
@@ -281,7 +285,7 @@ impl StackContents {
         };
         guest::write(memory, strings, &self.strings).map_err(failed)?;
         guest::write_words(memory, sp, &words).map_err(failed)?;
-        Ok(sp)
+        Ok((sp, Range { address: strings + self.random, length: RANDOM_LENGTH as u64 }))
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A generator of random numbers that was seeded before the snapshot gives the same numbers to every
 //! request. What starts from a snapshot is a copy of a process, as after a `fork`, and a program can
-//! learn of it in three ways:
+//! learn of it in these ways:
 //!
+//! * the random bytes that its start has left for it are other ones (`AT_RANDOM`);
 //! * its process id is another one ([`crate::process_id`]);
 //! * memory that it has marked with `MADV_WIPEONFORK` is zero ([`Process::part`]);
 //! * memory into which it has read `/sandtide/fresh` holds other random bytes ([`Fresh`]). That is
@@ -37,8 +38,8 @@ pub(crate) struct Fresh {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
-    /// It is kept fresh as long as this is open.
-    description: usize,
+    /// It is kept fresh as long as this is open; `None` for ever.
+    description: Option<usize>,
     range: Range,
 }
 
@@ -58,22 +59,31 @@ impl Fresh {
 
     /// A description is closed.
     pub(crate) fn let_go(&mut self, description: usize) {
-        self.kept.retain(|kept| kept.description != description);
+        self.kept.retain(|kept| kept.description != Some(description));
     }
 
     /// Whether it is within its limits.
     pub(crate) fn is_consistent(&self) -> bool {
-        let lengths = || self.kept.iter().map(|kept| kept.range.length);
-        lengths().all(|length| length <= LONGEST) && lengths().sum::<u64>() <= MOST
+        self.kept.iter().all(|kept| kept.range.length <= LONGEST)
+            && self.asked_for(|_| true) <= MOST
+    }
+
+    /// Of a process that starts with its own random bytes here (`AT_RANDOM`).
+    pub(crate) fn of_process(random: Range) -> Self {
+        Self { kept: vec![Kept { description: None, range: random }], due: false }
+    }
+
+    /// The bytes of those that the program has asked for and that are meant.
+    fn asked_for(&self, is_meant: impl Fn(&Kept) -> bool) -> u64 {
+        let asked = self.kept.iter().filter(|kept| kept.description.is_some() && is_meant(kept));
+        asked.map(|kept| kept.range.length).sum()
     }
 
     fn keep(&mut self, new: Kept) -> Result<(), Errno> {
-        let others = self.kept.iter().filter(|kept| kept.description != new.description);
-        let total: u64 = others.map(|kept| kept.range.length).sum();
-        if total + new.range.length > MOST {
+        if self.asked_for(|kept| kept.description != new.description) + new.range.length > MOST {
             return Err(Errno::NOMEM);
         }
-        self.let_go(new.description);
+        self.kept.retain(|kept| kept.description != new.description);
         self.kept.push(new);
         Ok(())
     }
@@ -91,7 +101,7 @@ pub(crate) fn read(
     let range = Range { length: range.length.min(LONGEST), ..*range };
     let description = kernel.files.description_of(fd)?;
     let buffer = host.memory.view_mut(range.address, range.length)?;
-    kernel.fresh.keep(Kept { description, range })?;
+    kernel.fresh.keep(Kept { description: Some(description), range })?;
     fill(buffer, host.random);
     value(range.length)
 }

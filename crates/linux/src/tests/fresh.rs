@@ -41,6 +41,25 @@ fn memory_is_fresh_once_in_each_copy_and_not_in_the_original() {
 }
 
 #[test]
+fn the_bytes_that_a_program_starts_with_are_fresh() {
+    let mut machine = Machine::new();
+    let sp = machine.process.cpu().sp;
+    let word = |address| u64::from_le_bytes(machine.bytes(address, 8).try_into().unwrap());
+    const AT_RANDOM: u64 = 25;
+    let key = (sp..).step_by(8).find(|address| word(*address) == AT_RANDOM).unwrap();
+    let address = word(key + 8);
+    let first = machine.bytes(address, 16);
+    let snapshot = machine.process.clone();
+    for _ in 0..3 {
+        machine.process.reset_from(&snapshot);
+        let before = machine.bytes(address, 16);
+        refresh(&mut machine);
+        assert_ne!(machine.bytes(address, 16), before);
+        assert_ne!(machine.bytes(address, 16), first);
+    }
+}
+
+#[test]
 fn it_is_fresh_as_long_as_the_file_is_open() {
     let (mut machine, fd, address) = kept();
     let other = machine.call("dup", &[fd]).unwrap();
